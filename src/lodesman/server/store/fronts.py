@@ -1,8 +1,7 @@
 """The front of each task queue: the next waiting jobs, read in chunks.
 
 Rows (single jobs, jobs that came back) and runs (untouched members of a cohort) are taken in the order of their ids. A
-front
-is a cache: it may be dropped at any time.
+front is a cache: it may be dropped at any time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Whether a database is the one that ran here last (ADR 0037).
 
 Once a second `lode.seen-N` notes what was given out after N commits. A restored database has made fewer commits, or is
-another
-file: it becomes a new incarnation, without the tokens of pilots, and its identifiers begin beyond those noted.
+another file: it becomes a new incarnation, without the tokens of pilots, and its identifiers begin beyond those noted.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """The one door for every change: a writer thread with group commit (docs/architecture.md).
 
 A failed batch is rolled back, also in memory, and replayed in halves until the faulty command stands alone. Refusing after
-a
-change, or changing a wrong number of rows, is a fault, too. The writer must survive bugs of commands, so it catches
-`Exception`. If it ends all the same, `died` is called, and the server restarts; without its database it ends for good, with
-`fault`.
+a change, or changing a wrong number of rows, is a fault, too. The writer must survive bugs of commands, so it catches
+`Exception`. If it ends all the same, `died` is called, and the server restarts; without its database it ends for good,
+with `fault`.
 """
 
 from __future__ import annotations
@@ -103,10 +102,9 @@ class Journal:
         died: Callable[[], None] | None = None,
         moved: Answer | None = None,
     ) -> None:
-        """`deliver`: gets (answer callable, result) of a batch after its commit; exceptions are refusals.
-        `at_end`: called with each batch's transaction after its commands. `died`: called on the writer's thread if it ends
-        other
-        than by `close`. `moved`: delivered with state changes of jobs (CommitMoves) while `follows`.
+        """`deliver`: gets (answer callable, result) of a batch after its commit; exceptions are refusals. `at_end`: called
+        with each batch's transaction after its commands. `died`: called on the writer's thread if it ends other than by
+        `close`. `moved`: delivered with state changes of jobs (CommitMoves) while `follows`.
         """
         self._writer = writer
         self._clock = clock

@@ -60,8 +60,8 @@ def migrate(db: Writer) -> list[str]:
 def missing(db: Reader, *, unfinished: bool = False) -> list[Script]:
     """Missing migrations; for an empty database the schema, which includes all.
 
-    Raises Unavailable for another program's database, one older or newer than known, an applied file that was edited, or an
-    unfinished copy, unless `unfinished`.
+    Raises Unavailable for another program's database, one older or newer than known, an applied file that was edited, or
+    an unfinished copy, unless `unfinished`.
     """
     applied, scripts = known_migrations(db), load_scripts(db.dialect)
     if UNFINISHED in applied and not unfinished:

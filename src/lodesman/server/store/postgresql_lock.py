@@ -36,8 +36,8 @@ _IS_OPEN: Final = "SELECT has_database_privilege('public', current_database(), '
 
 
 def become_writer(connection: psycopg.Connection[Any], seconds: int) -> tuple[int, str] | None:
-    """None if all earlier writers are gone within `seconds`; else the backend and host of one, and the caller must
-    close this connection.
+    """None if all earlier writers are gone within `seconds`; else the backend and host of one, and the caller must close
+    this connection.
 
     Of two sessions that begin at once without the lock both may be refused.
     """

@@ -228,8 +228,7 @@ def tidy_inputs(tx: Transaction, unused: UnusedInputs) -> list[FileKey]:
     """Mark and remove input files that no job names; returns the removed ones.
 
     A client asks for a file before it submits the job, so removal follows some time after the mark. A marked file does not
-    count
-    as there; uploading it again takes the mark off.
+    count as there; uploading it again takes the mark off.
     """
     tx.write(_DROP_USES, (keys(unused.done), _MOST_ROWS), rows=ANY)
     for submission, files in unused.some:

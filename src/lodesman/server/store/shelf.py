@@ -58,8 +58,7 @@ class Shelf:
 
     async def store(self, chunks: AsyncIterator[bytes], path: Path, sha256: str) -> int:
         """Write a synced file in other threads; returns its size. Raises TooLarge, InvalidRequest for a wrong checksum;
-        then
-        nothing is left.
+        then nothing is left.
         """
         part = _Part(path)
         size, portion = 0, bytearray()

@@ -116,9 +116,8 @@ class SqliteWriter(SqliteReader, Writer):
     def change_each(self, sql: str, rows: Sequence[Row]) -> int:
         """An INSERT of one row is widened.
 
-        Each step lets other threads run, and the writer then waits for the interpreter: with a step for each row a batch of
-        claims
-        waits longer than it works.
+        Each step lets other threads run, and the writer then waits for the interpreter: with a step for each row a batch
+        of claims waits longer than it works.
         """
         before = self.connection.total_changes()
         self._run_each(sql, rows)

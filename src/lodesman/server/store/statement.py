@@ -119,8 +119,7 @@ class Collection:
     """Rows collected in few groups, with the effect that they have one by one.
 
     Groups run segment by segment, in the order in which their statements came. A row that would pass one of another
-    statement
-    for the same row begins the next segment.
+    statement for the same row begins the next segment.
     """
 
     __slots__ = ("_checked", "_groups", "_kinds", "_newest", "_shared", "apart", "mask")
@@ -191,8 +190,8 @@ class Collection:
         self.mask = 0
 
     def _share(self, statement: Statement) -> _SharedRows | None:
-        """Let a statement into a segment where others touch its table: keys are compared from now on. None, and the
-        segment ends, if that costs more than it saves, or one of them touches all rows.
+        """Let a statement into a segment where others touch its table: keys are compared from now on. None, and the segment
+        ends, if that costs more than it saves, or one of them touches all rows.
         """
         users = {
             name: [user for user in (*self.apart, *self._checked) if name in user.touches]

@@ -20,8 +20,7 @@ class Transaction:
     """What a command reads and changes.
 
     `later` collects rows by statement; they are written before any read and the commit, with the effect that they have one
-    by one
-    (`Collection`).
+    by one (`Collection`).
     """
 
     __slots__ = (

@@ -149,9 +149,8 @@ def issue_token(
     """Make a user's token; returns its text, which is stored nowhere. `parent`: the hash of the token in use. `most`: how
     many a user may have (0: any number); expired ones go first.
 
-    Raises NotFound, InvalidRequest for an unknown scope, Conflict for admin rights, Forbidden, TooLarge, Unauthorized for a
-    revoked
-    parent.
+    Raises NotFound, InvalidRequest for an unknown scope, Conflict for admin rights, Forbidden, TooLarge, Unauthorized for
+    a revoked parent.
     """
     unknown = set(scopes) - set(SCOPES)
     if unknown:
@@ -180,8 +179,8 @@ def issue_token(
 def issue_site_token(
     tx: Transaction, site: str, *, note: str = "", seconds: float | None = None, parent: bytes | None = None
 ) -> str:
-    """Make the token of a site that advertises itself; returns its text, which is stored nowhere. Raises Unauthorized
-    for a revoked parent.
+    """Make the token of a site that advertises itself; returns its text, which is stored nowhere. Raises Unauthorized for a
+    revoked parent.
     """
     _check_parent(tx, parent)
     return _insert(tx, site, (), kind=SITE, note=note, seconds=seconds, parent=parent)
@@ -228,8 +227,7 @@ def remove_user(
     tx: Transaction, name: str, *, by: str, reach: Reach = EVERYBODY, dry_run: bool = False
 ) -> UserRemoved:
     """Remove a user with all tokens. Ended jobs, files and usage stay under the name, which only the same person gets
-    again.
-    Raises NotFound, Forbidden, Conflict for oneself and for live jobs.
+    again. Raises NotFound, Forbidden, Conflict for oneself and for live jobs.
     """
     user = _other_user(tx, name, "remove", by=by, reach=reach)
     live: Counter[str] = Counter()
@@ -342,8 +340,8 @@ SHOWN = 20
 def check_membership(
     config: ResourceConfig, vo: str, groups: Collection[str], reach: Reach = EVERYBODY
 ) -> None:
-    """Raises InvalidRequest for an unknown VO or a group of another, with the nearest names; Forbidden out of reach.
-    What the configuration does not list only needs to be a name.
+    """Raises InvalidRequest for an unknown VO or a group of another, with the nearest names; Forbidden out of reach. What
+    the configuration does not list only needs to be a name.
     """
     if reach.vo and vo != reach.vo:
         raise _out_of_reach(reach)

@@ -37,8 +37,8 @@ class HeardPilot(NamedTuple):
     named_at: float = inf  # when it last named what it has
 
     def excuses(self, claimed_at: float, now: float) -> bool:
-        """Whether a pilot may have run this before a gap, and be about to report it. Only claims since the gap before
-        are excused: else a word every half minute would excuse all.
+        """Whether a pilot may have run this before a gap, and be about to report it. Only claims since the gap before are
+        excused: else a word every half minute would excuse all.
         """
         return (
             self.excused_since <= claimed_at < self.steady_since and now - self.steady_since < _STEADY_SECONDS
@@ -70,8 +70,7 @@ def take_back(
     tx: Transaction, live: WriterState, pilots: Mapping[int, HeardPilot]
 ) -> dict[int, list[Attempt]]:
     """Release unstarted jobs ahead if other claims wait for them, but for as many as a pilot has cores; and what runs
-    beyond
-    the pilot's size.
+    beyond the pilot's size.
     """
     left, by_pilot = _MOST_AT_ONCE, dict[int, list[Attempt]]()
     for number, heard in pilots.items():

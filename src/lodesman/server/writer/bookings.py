@@ -1,8 +1,7 @@
 """What live attempts take of the limits: booked by the claim, released when the attempt ends.
 
 No counter is stored: all follows from the live attempts. New rules are prepared in portions, to hold the writer only
-briefly,
-and then replace the old ones. Now and then the same rules are prepared again, as a proof of what is counted.
+briefly, and then replace the old ones. Now and then the same rules are prepared again, as a proof of what is counted.
 """
 
 from __future__ import annotations
@@ -83,9 +82,8 @@ def left_of(cores: int, memory_mb: int, promised: Iterable[tuple[int, int]]) -> 
 
 
 def fitting_attempts(held: Mapping[Attempt, Hold], cores: int, memory_mb: float) -> dict[Attempt, Hold]:
-    """Attempts that were beyond the pilot's size (0 MB: unknown) and fit now, as it holds them then. One alone always
-    fits: the
-    matcher admitted it.
+    """Attempts that were beyond the pilot's size (0 MB: unknown) and fit now, as it holds them then. One alone always fits:
+    the matcher admitted it.
     """
     beyond = [name for name, hold in held.items() if hold[0] == BEYOND]
     if not beyond:
@@ -151,8 +149,7 @@ class Bookings:
         *,
         is_proof: bool = False,
     ) -> None:
-        """Begin with other rules; `go_on` puts them into use. What runs goes on, even beyond a lower limit. `is_proof`:
-        the
+        """Begin with other rules; `go_on` puts them into use. What runs goes on, even beyond a lower limit. `is_proof`: the
         rules in use, to replace these only if they count otherwise.
         """
         if tx is not None:

@@ -2,8 +2,7 @@
 
 The transaction that stores the pilot binds the job: it is Matched, and limits count it, but no lease runs before the pilot
 joins. The first claim takes the attempt. Until then the job goes back if the pilot ends, is to leave, waits too long or
-would
-not fit; that attempt does not count (`report.take_back`).
+would not fit; that attempt does not count (`report.take_back`).
 """
 
 from __future__ import annotations

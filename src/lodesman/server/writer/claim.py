@@ -36,9 +36,8 @@ class Claim:
     """A pilot asks for up to `count` jobs that fit what its session has free.
 
     Up to `ahead` more, each fitting the whole pilot, are added to the answer at the end of the batch, if no other pilot
-    could start
-    them now (ADR 0077). If nothing fits and `wait` is set, the claim parks, unless `count` is 0; a later batch or `unpark`
-    answers.
+    could start them now (ADR 0077). If nothing fits and `wait` is set, the claim parks, unless `count` is 0; a later batch
+    or `unpark` answers.
     """
 
     brief = True

@@ -132,8 +132,7 @@ def join_pilot(
     """Exchange a one-time join token for a token bound to the lease.
 
     With the same nonce it works again: the answer was lost. `found_queue`: for a pilot sent to no queue, or forwarded. May
-    raise
-    Unauthorized for an unknown, used or expired token, Conflict if the pilot ended.
+    raise Unauthorized for an unknown, used or expired token, Conflict if the pilot ended.
     """
     digest = hash_token(token)
     stored = pilots.join_token(tx, digest)
@@ -182,8 +181,7 @@ def end_pilot(
     """A pilot left, its batch system says so, or its lease ended: its live attempts go back. Returns how many.
 
     A lost one may be alive behind a broken network: for a while its token is good for results of these attempts. One that
-    had
-    ended stays as it ended, but leftovers are searched for.
+    had ended stays as it ended, but leftovers are searched for.
     """
     row = pilots.need_pilot(tx, pilot_id=pilot_id)
     before = row.state in PILOT_ENDED

@@ -183,9 +183,7 @@ class Preparation:
             self._check_programs(description, self.shelf)
 
     def _check_programs(self, description: jobs.Description, shelf: Shelf) -> None:
-        """Raises InvalidJob for an uploaded program whose interpreter no node has; adds a notice if a
-        shell will read it.
-        """
+        """Raises InvalidJob for an uploaded program whose interpreter no node has; adds a notice if a shell will read it."""
         programs = jobs.list_programs(description.spec, description.members)
         for name in jobs.input_names(description.spec, description.members):
             if name in self._scripts or name.rpartition("/")[2] not in programs:
@@ -312,8 +310,7 @@ def prepare(
     description; None: there is no JSV. `shelf`: where input files lie.
 
     Raises SyntaxFault, InvalidJob, Impossible, TooLarge, Forbidden, InvalidRequest; TakesLong beyond `room` for letters of
-    job
-    classes, or then if members may be of many kinds.
+    job classes, or then if members may be of many kinds.
     """
     work = Preparation(body, who, policy, db, Resolver(classes, who.name, who.groups, room=room))
     work.few_kinds, work.shelf = room is not None, shelf

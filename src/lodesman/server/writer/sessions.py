@@ -1,8 +1,7 @@
 """Pilots that joined: when each was heard, what it may match, who it is.
 
 What a pilot presents is computed here alone: what is configured of its queue, at most what its node has, and of that what
-is
-free. Leases live in memory only: downtime of the server never counts.
+is free. Leases live in memory only: downtime of the server never counts.
 """
 
 from __future__ import annotations

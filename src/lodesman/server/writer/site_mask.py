@@ -1,6 +1,7 @@
 """Closing and opening sites, CEs and queues without touching the configuration (ADR 0025).
 
-The database has the closings, for all who ask. The command that closes drains existing pilots, so that no claim has to ask.
+The database has the closings, for all who ask. The command that closes drains existing pilots, so that no claim has to
+ask.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Attempts whose pilot is gone; and strays, which live while their job names another attempt, or none.
 
-Only an old data folder should have strays. Their numbers are never reused, and no payload runs twice unless a user says so.
+Only an old data folder should have strays. Their numbers are never reused, and no payload runs twice unless a user says
+so.
 """
 
 from __future__ import annotations

@@ -30,9 +30,8 @@ _GHOST = "it was active without a live attempt"
 def reconcile(tx: Transaction, live: WriterState, suspects: Suspects) -> RepairCounts:
     """Repair suspects; returns how many of each fault.
 
-    No job waits without a task queue or is active without a live attempt, counters are right, no attempt lives that its job
-    does not
-    name, or whose pilot has ended.
+    No job waits without a task queue or is active without a live attempt, counters are right, no attempt lives that its
+    job does not name, or whose pilot has ended.
     """
     # Counters are compared after claims that are only in the attempts so far.
     live.queues.write_claims(tx)
@@ -115,8 +114,8 @@ def _after(row: JobRow, attempt: AttemptRow | None) -> JobState:
 
 
 def forget_idle_queues(tx: Transaction, live: WriterState) -> None:
-    """Free index slots of long empty task queues (rows stay), write what follows from claims, and free jobs that wait
-    for none.
+    """Free index slots of long empty task queues (rows stay), write what follows from claims, and free jobs that wait for
+    none.
     """
 
     def forget() -> None:

@@ -30,8 +30,8 @@ LEFT JOIN attempt a ON a.id = j.last_attempt WHERE j.id BETWEEN ? AND ? AND j.st
 def visible_parts(
     db: Reader, ranges: Iterable[range], may: Callable[[str, str, str], bool], shared: Container[int] = ()
 ) -> list[tuple[range, list[range]]]:
-    """What `may` admits by (owner, group, vo), or is `shared`; adjacent submissions are joined. Raises InvalidRequest
-    for too many.
+    """What `may` admits by (owner, group, vo), or is `shared`; adjacent submissions are joined. Raises InvalidRequest for
+    too many.
     """
     visible, left = [], _MOST_SUBMISSIONS
     for ids in ranges:

@@ -1,7 +1,7 @@
 """Filters of jobs by name and description. A key says where a job can run, its template the rest, with placeholders.
 
-The database compares a few plain values of keys. `JobSelector` does the rest: no database bounds the cost of searching many
-values, or a long pattern, in a long text.
+The database compares a few plain values of keys. `JobSelector` does the rest: no database bounds the cost of searching
+many values, or a long pattern, in a long text.
 """
 
 from __future__ import annotations

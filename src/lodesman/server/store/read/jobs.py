@@ -278,8 +278,8 @@ def changeable_jobs(db: Reader, first: int, last: int, *, most: int) -> list[Cha
 
 
 def description_of(db: Reader, submission: int) -> tuple[Form, str, int, int, int, int]:
-    """(language, description or '', number of jobs, whether it is parametric, first and last template); jobs with
-    another template were changed.
+    """(language, description or '', number of jobs, whether it is parametric, first and last template); jobs with another
+    template were changed.
     """
     return db.only(_DESCRIPTION, (submission,))
 

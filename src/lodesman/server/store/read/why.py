@@ -112,8 +112,8 @@ def starts_after(
 def ended_attempts(
     db: Reader, after: int, last: int, among: Iterable[int], *, most: int
 ) -> list[tuple[int, float, float]]:
-    """(task queue, claimed at, ended at); after < id <= last, or `among` some; the newest `most` of each, without
-    those given back.
+    """(task queue, claimed at, ended at); after < id <= last, or `among` some; the newest `most` of each, without those
+    given back.
     """
     some = nlargest(most, among)
     rows = {row[0]: row[1:] for row in db.execute(_RAN_BETWEEN, (after, last, most))}

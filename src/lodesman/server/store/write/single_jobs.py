@@ -31,8 +31,8 @@ AND h.start = (SELECT max(start) FROM hole WHERE cohort_id = given.cohort_id AND
 
 
 class SingleJobs(Struct, frozen=True, kw_only=True):
-    """Jobs as before the command; others are read. Changing one leaves the others, except for shared holes: those are
-    read again.
+    """Jobs as before the command; others are read. Changing one leaves the others, except for shared holes: those are read
+    again.
     """
 
     ids: frozenset[int] = frozenset()
