@@ -25,22 +25,19 @@ _SHOWN = """id, stamp, state, vo, owner, grp, pilot_type, submission_pool, site,
 tq_id, created_at, submitted_at, joined_at, last_seen, ended_at, drain, backend, host, held_since, native_seen,
 bound_job"""
 _OF_JOIN_TOKEN = "id = (SELECT pilot_id FROM token WHERE hash = ? AND kind IN ('join', 'joined'))"
-_LOST = """SELECT id, stamp, backend, native_id, site, ce, queue, sent_to FROM pilot
-WHERE state = 'Lost' AND ended_at > ? AND backend = ? ORDER BY ended_at"""
+_NATIVE = "SELECT id, stamp, backend, native_id, site, ce, queue, sent_to FROM pilot"
+_LOST = f"{_NATIVE} WHERE state = 'Lost' AND ended_at > ? AND backend = ? ORDER BY ended_at"
 _LIVE = """SELECT p.id, p.state, p.vo, p.site, p.ce, p.queue, p.request, p.node, p.created_at, p.submitted_at, p.joined_at,
 p.last_seen, p.tq_id, p.drain, EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL),
 EXISTS (SELECT 1 FROM host h WHERE h.site = p.site AND h.name = p.node_host AND h.shut = 1), p.bound_job, p.sent_to, p.stamp,
 p.backend, p.host, p.native_seen FROM pilot p WHERE p.ended_at IS NULL"""
 _UNREACHED = f"""SELECT count(*) FROM pilot {by_index("pilot_live")}
 WHERE ended_at IS NULL AND joined_at IS NULL AND drain = 0 AND host != '' AND native_seen <= ?"""
-_NATIVES = """SELECT id, stamp, backend, native_id, site, ce, queue, sent_to FROM pilot
-WHERE ended_at IS NULL OR state = 'Lost'"""
-_ENDED = """SELECT id, stamp, backend, native_id, site, ce, queue, sent_to FROM pilot
-WHERE backend != 'local' AND backend = ? AND ended_at > ? AND ended_at <= ?"""
+_NATIVES = f"{_NATIVE} WHERE ended_at IS NULL OR state = 'Lost'"
+_ENDED = f"{_NATIVE} WHERE backend != 'local' AND backend = ? AND ended_at > ? AND ended_at <= ?"
 _UNNAMED = """SELECT stamp FROM pilot
 WHERE backend != 'local' AND backend = ? AND ended_at > ? AND native_id IS NULL AND joined_at IS NOT NULL"""
-_WAITS = """SELECT id, stamp, backend, native_id, site, ce, queue, sent_to FROM pilot
-WHERE id = ? AND state = 'Submitted'"""
+_WAITS = f"{_NATIVE} WHERE id = ? AND state = 'Submitted'"
 _LEAVING = """SELECT id, CASE WHEN drain_reason = '' THEN 'it was drained' ELSE drain_reason END FROM pilot
 WHERE ended_at IS NULL AND state = 'Submitted' AND drain = 1 ORDER BY random() LIMIT ?"""
 _BY_QUEUE = """SELECT site, ce, queue, state, count(*) FROM pilot

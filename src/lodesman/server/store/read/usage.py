@@ -21,6 +21,7 @@ from lodesman.server.store.dialect import (
     member_if_whole,
 )
 from lodesman.server.store.read.jobs import STATE
+from lodesman.server.store.read.why import last_attempt_before
 from lodesman.wire.groups import Currency
 from lodesman.wire.jobs import Count
 from lodesman.wire.server import PilotCount, Spread
@@ -296,19 +297,9 @@ def _used_of_held(
     used: Counter[tuple[str, str]] = Counter()
     if first is None:
         return used
-    after = _last_attempt_before(db, first - _CLOCK_SLACK_SECONDS)
+    after = last_attempt_before(db, first - _CLOCK_SLACK_SECONDS)
     rows = list(db.execute(_USED_OF_HELD.format(_HOLDERS[by]), (*values, after)))
     cores = dict(db.execute(_CORES, (keys({row[2] for row in rows}),)))
     for name, vo, queue, used_ms in rows:
         used[name, vo] += int(used_ms) * cores.get(queue, 1)
     return used
-
-
-def _last_attempt_before(db: Reader, at: float) -> int:
-    """Every attempt claimed since has a greater id."""
-    low, high = 0, int(db.only("SELECT coalesce(max(id), 0) FROM attempt")[0])
-    while low < high:
-        middle = (low + high) // 2
-        claimed = db.find(float, "SELECT claimed_at FROM attempt WHERE id > ? ORDER BY id LIMIT 1", (middle,))
-        low, high = (low, middle) if claimed is None or claimed >= at else (middle + 1, high)
-    return low
