@@ -20,7 +20,7 @@ PLURAL = re.compile(
 MANY = {
     "server/http/hosts.py": {"len(found)"},
     "server/engines/isolation.py": {"accounts"},
-    "user/cli/jobs.py": {"found.jobs"},
+    "user/cli/jobs.py": {"described.jobs"},
     "user/cli/plan.py": {"rate"},
     "user/cli/task_queues.py": {"key.pilot_type"},
     "server/writer/accounts.py": {"len(hashes)"},

@@ -88,12 +88,12 @@ class Caller:
         """All pages of a list as one; `rows`: the member that has them."""
         from msgspec.structs import replace
 
-        found: Any = self.call(call, query)
-        gathered = list(getattr(found, rows))
-        while found.more:
-            found = self.call(call, replace(query, after=found.cursor))
-            gathered += getattr(found, rows)
-        whole: A = replace(found, **{rows: gathered})
+        page: Any = self.call(call, query)
+        gathered = list(getattr(page, rows))
+        while page.more:
+            page = self.call(call, replace(query, after=page.cursor))
+            gathered += getattr(page, rows)
+        whole: A = replace(page, **{rows: gathered})
         return whole
 
     def jobs(self, query: JobsQuery) -> Iterator[Job]:
@@ -104,11 +104,11 @@ class Caller:
 
         limit = min(query.limit, _PAGE)
         while query.first <= query.last:
-            found = self.call(calls.JOBS, replace(query, limit=limit)).jobs
-            yield from found
-            if len(found) < limit:
+            page = self.call(calls.JOBS, replace(query, limit=limit)).jobs
+            yield from page
+            if len(page) < limit:
                 return
-            end = found[-1].id
+            end = page[-1].id
             query = replace(query, last=end - 1) if query.newest else replace(query, first=end + 1)
 
     def control(self, body: ControlBody, query: ControlQuery | None = None) -> Controlled:
@@ -131,15 +131,15 @@ class Caller:
             answer = Controlled(changed, refused, examples, ranges, more.rest)
         return answer
 
-    def refuse_missing(self, wanted: Range) -> NoReturn:
+    def refuse_missing(self, missing: Range) -> NoReturn:
         """Raises NotFound, for a single job with the server's reason."""
-        if wanted.size == 1:
+        if missing.size == 1:
             from lodesman.wire import calls
             from lodesman.wire.requests import JobAt
 
-            self.call(calls.JOB, JobAt(wanted.first))
+            self.call(calls.JOB, JobAt(missing.first))
         raise NotFound(
-            f"Jobs {wanted} were not found, or you may not see them.", first=wanted.first, last=wanted.last
+            f"Jobs {missing} were not found, or you may not see them.", first=missing.first, last=missing.last
         )
 
 
@@ -147,7 +147,7 @@ def _joined(before: list[RangeControlled], more: list[RangeControlled]) -> list[
     """What became of each range, also of one that took two answers."""
     from lodesman.wire.jobs import RangeControlled
 
-    ranges = {one.last: one for one in before}
+    ranges = {part.last: part for part in before}
     for new in more:
         old = ranges.get(new.last)
         if old is None:

@@ -69,21 +69,21 @@ class FilePicker:
 
     def add_word(self, word: str) -> None:
         """Add a file, a whole folder or a pattern. Raises InvalidRequest."""
-        found = [word]
+        names = [word]
         if not os.path.lexists(word):
-            found = sorted(glob.glob(word, recursive=True))  # noqa: PTH207 - hidden files are left out, as by a shell
-        if not found:
+            names = sorted(glob.glob(word, recursive=True))  # noqa: PTH207 - hidden files are left out, as by a shell
+        if not names:
             raise InvalidRequest(
                 f"--files {word}: there is no such file.", hint="Paths are relative to this folder."
             )
-        for one in found:
-            path = Path(one)
+        for name in names:
+            path = Path(name)
             if path.is_file():
                 self.add(path)
             elif path.is_dir():
                 self._add_folder(path)
             else:
-                raise InvalidRequest(f"--files {one}: is no plain file and no folder.")
+                raise InvalidRequest(f"--files {name}: is no plain file and no folder.")
 
     def _add_folder(self, path: Path) -> None:
         pure = PurePosixPath(path)
@@ -93,16 +93,16 @@ class FilePicker:
             self.add(file, name if below == "." else f"{below}/{name}")
 
 
-def _check_same(one: Path, other: Path) -> None:
+def _check_same(path: Path, other: Path) -> None:
     """Raises InvalidRequest for two files in one place on the node."""
-    if one != other and not one.samefile(other):
+    if path != other and not path.samefile(other):
         raise InvalidRequest(
-            f"{one} and {other} are two files of one name, and would lie in one place on the node.",
+            f"{path} and {other} are two files of one name, and would lie in one place on the node.",
             hint="Rename one of them, or leave it out.",
         )
 
 
-def folder(path: Path) -> Folder:
+def whole_folder(path: Path) -> Folder:
     """A whole folder under its own name. Raises InvalidRequest."""
     name = path.resolve().name
     return Folder(name, tuple((file, f"{name}/{inner}") for file, inner in files_below(path)))
@@ -114,33 +114,35 @@ def files_below(path: Path) -> Iterator[tuple[Path, str]]:
     for base, folders, files in os.walk(path):
         folders.sort()
         here = Path(base)
-        links = [one for one in folders if (here / one).is_symlink()]
-        odd = links or [one for one in sorted(files) if not (here / one).is_file()]
+        links = [folder for folder in folders if (here / folder).is_symlink()]
+        odd = links or [name for name in sorted(files) if not (here / name).is_file()]
         if odd:
             raise InvalidRequest(
                 f"{here / odd[0]} is no plain file, so the folder {path} cannot be taken along whole.",
                 hint=f"Name what is needed of it: --files '{path}/*.txt'.",
             )
-        for one in sorted(files):
+        for name in sorted(files):
             count += 1
             if count > _MOST_FILES:
                 raise InvalidRequest(f"The folder {path} has more than {_MOST_FILES:,} files.")
-            yield here / one, (here / one).relative_to(path).as_posix()
+            yield here / name, (here / name).relative_to(path).as_posix()
 
 
-def joined_inputs(given: Iterable[Any], taken: Mapping[str, Taken], base: Path) -> list[Any]:
+def joined_inputs(entries: Iterable[Any], inputs: Mapping[str, Taken], base: Path) -> list[Any]:
     """The entries of an InputSandbox below `base`, and what is taken along. Raises InvalidRequest."""
     from lodesman.languages.jobs.record import tidy
 
-    names = [tidy(name) if isinstance(name, str) and tidy(name) in taken else name for name in given]
-    plain = {PurePosixPath(name).name: (name, one) for name, one in taken.items() if isinstance(one, Path)}
+    names = [tidy(name) if isinstance(name, str) and tidy(name) in inputs else name for name in entries]
+    plain = {
+        PurePosixPath(name).name: (name, path) for name, path in inputs.items() if isinstance(path, Path)
+    }
     twice = set()
     for name in names:
         also, path = plain.get(PurePosixPath(str(name)).name, ("", Path()))
         if also and (base / str(name)).is_file():
             _check_same(path, base / str(name))
             twice |= {also} - {name}
-    return list(dict.fromkeys([*names, *(one for one in taken if one not in twice)]))
+    return list(dict.fromkeys([*names, *(name for name in inputs if name not in twice)]))
 
 
 def check_programs(programs: Collection[str], inputs: Mapping[str, Taken], *, piped: bool = False) -> None:
@@ -149,9 +151,9 @@ def check_programs(programs: Collection[str], inputs: Mapping[str, Taken], *, pi
     """
     plain = {PurePosixPath(name).name: path for name, path in inputs.items() if isinstance(path, Path)}
     folders = [one for one in inputs.values() if isinstance(one, Folder)]
-    for one in folders:
-        _check_folder(programs, one)
-    for name, path in {**plain, **{name: path for one in folders for path, name in one.files}}.items():
+    for folder in folders:
+        _check_folder(programs, folder)
+    for name, path in {**plain, **{name: path for folder in folders for path, name in folder.files}}.items():
         if name in programs:
             with path.open("rb") as file:
                 head = file.read(FIRST_LINE_BYTES)
@@ -163,21 +165,21 @@ def check_programs(programs: Collection[str], inputs: Mapping[str, Taken], *, pi
                     attribute="Executable",
                 )
             if wants_interpreter_with_cr(head):
-                what = "the script" if piped else path
+                script = "the script" if piped else path
                 how = "sed 's/\\r$//'" if piped else f"sed -i 's/\\r$//' {shlex.quote(str(path))}"
                 raise InvalidJob(
-                    f"Executable: the first line of {what} ends with CR LF: no node has such an interpreter.",
+                    f"Executable: the first line of {script} ends with CR LF: no node has such an interpreter.",
                     hint=f"Write it with line ends of Unix: {how}",
                     attribute="Executable",
                 )
 
 
-def _check_folder(programs: Iterable[str], one: Folder) -> None:
-    names = {name for _, name in one.files}
+def _check_folder(programs: Iterable[str], folder: Folder) -> None:
+    names = {name for _, name in folder.files}
     for program in programs:
-        if program.startswith(f"{one.name}/") and program not in names:
+        if program.startswith(f"{folder.name}/") and program not in names:
             raise InvalidJob(
-                f"Executable is {program}, and the folder {one.name} of the InputSandbox has no such file.",
+                f"Executable is {program}, and the folder {folder.name} of the InputSandbox has no such file.",
                 hint="Paths in it are as they are in the folder.",
                 attribute="Executable",
             )
@@ -194,21 +196,21 @@ def program_left(programs: Iterable[str], inputs: Iterable[str], base: Path) -> 
 
 def packed(inputs: Mapping[str, Taken], scratch: Path) -> dict[str, Path]:
     """Plain files for all inputs; folders are packed below `scratch`. Raises OSError."""
-    found = {}
-    for name, one in inputs.items():
-        if isinstance(one, Path):
-            found[name] = one
+    files = {}
+    for name, path in inputs.items():
+        if isinstance(path, Path):
+            files[name] = path
             continue
-        found[name] = scratch / f"{len(list(scratch.iterdir()))}-{one.name}.tar.gz"
-        with found[name].open("wb") as raw:
-            _pack(one, raw)
-    return found
+        files[name] = scratch / f"{len(list(scratch.iterdir()))}-{path.name}.tar.gz"
+        with files[name].open("wb") as raw:
+            _pack(path, raw)
+    return files
 
 
-def _pack(one: Folder, raw: IO[bytes]) -> None:
+def _pack(folder: Folder, raw: IO[bytes]) -> None:
     """The same bytes for the same files: they are uploaded once."""
     with gzip.GzipFile("", "wb", 6, raw, mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as tar:
-        for path, name in one.files:
+        for path, name in folder.files:
             with path.open("rb") as file:
                 info = tarfile.TarInfo(name)
                 status = os.fstat(file.fileno())
@@ -221,30 +223,30 @@ def measure(paths: Iterable[Path]) -> dict[Path, InputBody]:
     """Digest, size, mode and time of each file. Raises OSError."""
     from lodesman.wire.client import sha256_of
 
-    found = {}
+    bodies = {}
     for path in dict.fromkeys(paths):
         status = path.stat()
         is_program = bool(status.st_mode & stat.S_IXUSR)
         changed = max(0, int(status.st_mtime))
-        found[path] = InputBody(sha256_of(path), status.st_size, executable=is_program, modified=changed)
-    return found
+        bodies[path] = InputBody(sha256_of(path), status.st_size, executable=is_program, modified=changed)
+    return bodies
 
 
 def distinct(files: Mapping[Path, InputBody]) -> dict[str, tuple[Path, InputBody]]:
     """One file for each digest."""
-    return {one.sha256: (path, one) for path, one in files.items()}
+    return {body.sha256: (path, body) for path, body in files.items()}
 
 
 def upload(
     caller: Caller, files: Mapping[Path, InputBody], advance: Callable[[int], None] = lambda _: None
 ) -> None:
     """Upload what the server lacks; `advance` gets the bytes of each. Raises LodesmanError with the file."""
-    for path, one in distinct(files).values():
+    for path, body in distinct(files).values():
         try:
-            caller.call(calls.SANDBOX, SandboxAt(one.sha256))
+            caller.call(calls.SANDBOX, SandboxAt(body.sha256))
         except NotFound:
-            _send(caller, path, one.sha256)
-        advance(one.size)
+            _send(caller, path, body.sha256)
+        advance(body.size)
 
 
 def _send(caller: Caller, path: Path, sha256: str) -> None:

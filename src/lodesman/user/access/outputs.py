@@ -101,10 +101,10 @@ def _about_one(target: Path) -> Iterator[None]:
         if fault.errno in _OF_ALL:
             raise
         name = Path(os.fsdecode(fault.filename or "")).name
-        what = f" ({name[:60]}{'...' if name[60:] else ''})" if name else ""
+        where = f" ({name[:60]}{'...' if name[60:] else ''})" if name else ""
         hint = "A shorter --dir may do." if fault.errno == errno.ENAMETOOLONG else ""
         raise DamagedArchive(
-            f"The output cannot be unpacked in {target.parent}: {fault.strerror or fault}{what}.", hint=hint
+            f"The output cannot be unpacked in {target.parent}: {fault.strerror or fault}{where}.", hint=hint
         ) from None
 
 
@@ -128,7 +128,7 @@ def _place(made: Path, target: Path) -> int:
         else:
             path.replace(place)
     return sum(len(files) for _, _, files in os.walk(target)) - sum(
-        1 for one in places.values() if not one.is_dir()
+        1 for place in places.values() if not place.is_dir()
     )
 
 

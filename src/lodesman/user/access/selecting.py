@@ -49,7 +49,7 @@ def parse_ranges(words: Iterable[str], *, what: str = "job", most: int = MOST_RA
 
     Raises InvalidRequest, also for an empty word, as of a variable that is not set.
     """
-    merged = join_ranges(one for word in words for one in _ranges(word, what))
+    merged = join_ranges(span for word in words for span in _ranges(word, what))
     if len(merged) > most:
         raise InvalidRequest(
             f"{len(merged)} separate {what}s or ranges are given; the maximum number is {most}.",
@@ -58,22 +58,22 @@ def parse_ranges(words: Iterable[str], *, what: str = "job", most: int = MOST_RA
     return tuple(merged)
 
 
-def join_ranges(found: Iterable[Range], *, beside: bool = False) -> list[Range]:
+def join_ranges(ranges: Iterable[Range], *, beside: bool = False) -> list[Range]:
     """Ascending, overlapping ones joined; `beside`: neighbours, too."""
     joined: list[Range] = []
-    for one in sorted(found):
-        if joined and one.first <= joined[-1].last + beside:
-            joined[-1] = Range(joined[-1].first, max(joined[-1].last, one.last))
+    for span in sorted(ranges):
+        if joined and span.first <= joined[-1].last + beside:
+            joined[-1] = Range(joined[-1].first, max(joined[-1].last, span.last))
         else:
-            joined.append(one)
+            joined.append(span)
     return joined
 
 
 def _ranges(word: str, what: str) -> list[Range]:
-    found = [_range(part, what) for part in word.split(",") if part.strip()]
-    if not found:
+    ranges = [_range(part, what) for part in word.split(",") if part.strip()]
+    if not ranges:
         raise InvalidRequest(f"{word[:60]!r} names no {what}.", hint="Write 12, 12-40 or 12,15,20-22.")
-    return found
+    return ranges
 
 
 def _range(part: str, what: str) -> Range:
@@ -95,19 +95,19 @@ def _range(part: str, what: str) -> Range:
 
 def total(ranges: Sequence[Range]) -> int:
     """How many ids, all ranges together."""
-    return sum(one.size for one in ranges)
+    return sum(span.size for span in ranges)
 
 
 def id_of(number: Any) -> int:
     """Raises InvalidRequest for what is no id."""
     try:
-        found = 0 if isinstance(number, bool) else index(number)
+        value = 0 if isinstance(number, bool) else index(number)
     except TypeError:
-        found = 0
-    if not 1 <= found <= _MOST_ID:
+        value = 0
+    if not 1 <= value <= _MOST_ID:
         hint = 'An id is a whole number from 1 on; several: client.jobs("12-511") or client.jobs([12, 15]).'
         raise InvalidRequest(f"{str(number)[:60]!r} is not the id of a job.", hint=hint)
-    return int(found)
+    return int(value)
 
 
 def state_of(word: str) -> JobState:
@@ -115,9 +115,9 @@ def state_of(word: str) -> JobState:
     name = word.strip().capitalize()
     if name in ELSEWHERE:
         raise InvalidRequest(f"{name} is a state of DIRAC, not of this program: {ELSEWHERE[name]}.")
-    for one in JobState:
-        if one.value == name:
-            return one
+    for state in JobState:
+        if state.value == name:
+            return state
     raise InvalidRequest(f"{word.strip()[:60]!r} is not a state.", hint=f"There are {', '.join(JobState)}.")
 
 
@@ -144,10 +144,10 @@ def seconds_of(value: Any) -> float:
         except ValueError as fault:
             raise InvalidRequest(f"timeout: {fault}") from None
     try:
-        found = math.nan if isinstance(value, bool) else float(value)
+        seconds = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
-        found = math.nan
-    if math.isnan(found):
+        seconds = math.nan
+    if math.isnan(seconds):
         hint = 'Give seconds, or a text as "10m".'
         raise InvalidRequest(f"timeout: {str(value)[:60]!r} is not a time.", hint=hint)
-    return found
+    return seconds

@@ -65,20 +65,20 @@ def find_token(
     local = here / _LOCAL_TOKEN
     if is_private(local):
         return read_token(local)
-    if (found := own_server(environ, server)) is not None:
-        return read_token(found.token_file)
+    if (running := own_server(environ, server)) is not None:
+        return read_token(running.token_file)
     raise Unauthorized("There is no token.", hint=_remedy(local, own, running_servers(environ)))
 
 
 def own_server(environ: Mapping[str, str], server: str | None) -> RunningServer | None:
     """The server of this account here, at the address if one is named. Raises Conflict."""
-    usable = [one for one in running_servers(environ) if is_private(one.token_file)]
+    usable = [running for running in running_servers(environ) if is_private(running.token_file)]
     if server is not None:
-        return next((one for one in usable if one.url == server.strip().rstrip("/")), None)
+        return next((running for running in usable if running.url == server.strip().rstrip("/")), None)
     if len(usable) > 1:
-        known = "; ".join(f"{one.url} from {one.data}" for one in usable)
+        servers = "; ".join(f"{running.url} from {running.data}" for running in usable)
         raise Conflict(
-            f"Several servers of yours run here, and none is named: {known}.",
+            f"Several servers of yours run here, and none is named: {servers}.",
             hint=f"Name it: lode --server {usable[0].url}, or LODE_SERVER; or work in the folder of its lode-data.",
         )
     return usable[0] if usable else None
@@ -88,10 +88,10 @@ def _remedy(local: Path, own: Path, running: Sequence[RunningServer]) -> str:
     """What to do without a token. `local`: that of a server run from here."""
     if _is_open(local):
         return f"Others can read {local}, so it is not used. If it is yours, run: chmod 600 {local}"
-    known = "; ".join(f"{one.url} from {one.data}" for one in running)
+    servers = "; ".join(f"{server.url} from {server.data}" for server in running)
     mine = (
-        f"Of your servers run here: {known}."
-        if known
+        f"Of your servers run here: {servers}."
+        if servers
         else "No server of yours runs here (lode server starts one)."
     )
     return (
@@ -111,13 +111,13 @@ def read_token(path: Path) -> str:
     """Read a file that only its owner can read. Raises InvalidConfig."""
     try:
         with path.open("rb") as file:
-            found = os.fstat(file.fileno())
+            status = os.fstat(file.fileno())
             raw = file.read(_MOST_TOKEN_BYTES + 1)
     except OSError as fault:
         raise InvalidConfig(
             f"The token file {path} cannot be read: {fault.strerror}.", source=str(path)
         ) from None
-    if stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and found.st_mode & 0o077:
+    if stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid() and status.st_mode & 0o077:
         raise InvalidConfig(
             f"Others can read the token file {path}.", hint=f"Run: chmod 600 {path}", source=str(path)
         )
@@ -146,7 +146,7 @@ def new_token_file(path: Path) -> Iterator[TextIO]:
 def _is_open(path: Path) -> bool:
     """Whether it is this user's and others can use it."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return False
-    return stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and bool(found.st_mode & 0o077)
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid() and bool(status.st_mode & 0o077)

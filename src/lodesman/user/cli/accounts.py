@@ -91,9 +91,9 @@ _USERS: Final[Columns[UserRow]] = table_of(
 @with_session
 def _list_users(session: Session, /, *, shape: ListShape) -> None:
     """List all users."""
-    found = session.whole(calls.USERS, AllQuery(), "users")
-    session.exit_if_json(found)
-    shape.show(_USERS, found.users, ("user", "vo", "groups", "tokens", "age", "remark"))
+    answer = session.whole(calls.USERS, AllQuery(), "users")
+    session.exit_if_json(answer)
+    shape.show(_USERS, answer.users, ("user", "vo", "groups", "tokens", "age", "remark"))
 
 
 @user.command("disable")
@@ -174,9 +174,9 @@ _TOKENS: Final[Columns[TokenRow]] = table_of(
 @with_session
 def _list_tokens(session: Session, /, *, shape: ListShape) -> None:
     """List your tokens, for administrators those of all users and sites, by the first characters of their hash."""
-    found = session.whole(calls.TOKENS, AllQuery(), "tokens")
-    session.exit_if_json(found)
-    shape.show(_TOKENS, found.tokens, ("hash", "of", "scopes", "age", "ends_in", "made_by", "note"))
+    answer = session.whole(calls.TOKENS, AllQuery(), "tokens")
+    session.exit_if_json(answer)
+    shape.show(_TOKENS, answer.tokens, ("hash", "of", "scopes", "age", "ends_in", "made_by", "note"))
 
 
 @token.command("revoke")

@@ -66,14 +66,14 @@ def _command(action: Action, done: str, description: str) -> click.Command:
     @click.option("-y", "--yes", is_flag=True, help=f"Do not ask, also for more than {_ASK_ABOVE} jobs.")
     @with_session
     def command(session: Session, /, *, ranges: tuple[Any, ...], **options: Any) -> int:
-        wanted, choice = merged(ranges), taken_choice(options)
-        if not wanted and choice is None:
+        named, choice = merged(ranges), taken_choice(options)
+        if not named and choice is None:
             raise click.UsageError(f"Name jobs, or choose them by {CHOICES}.", click.get_current_context())
         if options["dry_run"]:
-            return _preview(session, ControlBody(action, _given(wanted), "", choice), wanted, done)
+            return _preview(session, ControlBody(action, _given(named), "", choice), named, done)
         if not options["yes"]:
-            _ask(session, action, wanted, choice)
-        answer = session.control(ControlBody(action, _given(wanted), options["reason"], choice))
+            _ask(session, action, named, choice)
+        answer = session.control(ControlBody(action, _given(named), options["reason"], choice))
         code = _code(answer)
         session.exit_if_json(answer, code)
         _show_outcome(answer, done)
@@ -87,36 +87,36 @@ def _command(action: Action, done: str, description: str) -> click.Command:
 
 
 def _meant(
-    session: Session, action: Action, wanted: Sequence[Range], choice: Selection | None
+    session: Session, action: Action, named: Sequence[Range], choice: Selection | None
 ) -> tuple[int, str]:
     """At most how many jobs, and which, in words."""
-    if wanted or choice is None:
-        return total(wanted), ", ".join(map(str, wanted[:3])) + ("..." if len(wanted) > 3 else "")
+    if named or choice is None:
+        return total(named), ", ".join(map(str, named[:3])) + ("..." if len(named) > 3 else "")
     rows: list[SubmissionRow] = []
     for number in choice.submissions or [0]:
-        asked = Question(
+        question = Question(
             states=tuple(choice.states), name=choice.name, owner=choice.owner, submission=number, limit=_ALL,
             job_group=choice.job_group, job_class=choice.job_class, where=tuple(choice.where),
         )  # fmt: skip
-        rows += fetch_submissions(session, asked)
+        rows += fetch_submissions(session, question)
     states = CONCERNED[action].intersection(choice.states or JobState)
-    jobs = [sum(row.states.get(one, 0) for one in states) for row in rows]
+    jobs = [sum(row.states.get(state, 0) for state in states) for row in rows]
     return sum(jobs), f"of {counted(sum(map(bool, jobs)), 'submission')}"
 
 
-def _given(wanted: Sequence[Range]) -> list[tuple[int, int]]:
-    return [(one.first, one.last) for one in wanted]
+def _given(named: Sequence[Range]) -> list[tuple[int, int]]:
+    return [(span.first, span.last) for span in named]
 
 
 def _code(answer: Controlled) -> int:
-    missing = any(not one.changed + one.refused for one in answer.ranges or [])
+    missing = any(not part.changed + part.refused for part in answer.ranges or [])
     failed = FAILED if missing and answer.changed else 0
     return CONFLICT if answer.refused and not answer.changed else failed
 
 
-def _preview(session: Session, body: ControlBody, wanted: Sequence[Range], done: str) -> int:
-    if not wanted:
-        jobs, which = _meant(session, body.action, wanted, body.selection)
+def _preview(session: Session, body: ControlBody, named: Sequence[Range], done: str) -> int:
+    if not named:
+        jobs, which = _meant(session, body.action, named, body.selection)
         session.exit_if_json({"dry_run": True, "jobs": jobs})
         say(f"{body.action} would mean up to {counted(jobs, 'job')} ({which}). Nothing was changed.")
         return 0
@@ -128,15 +128,15 @@ def _preview(session: Session, body: ControlBody, wanted: Sequence[Range], done:
     return code
 
 
-def _ask(session: Session, action: Action, wanted: tuple[Range, ...], choice: Selection | None) -> None:
+def _ask(session: Session, action: Action, named: tuple[Range, ...], choice: Selection | None) -> None:
     if sys.stdin.isatty() and sys.stderr.isatty():
-        _confirm_many(action, *_meant(session, action, wanted, choice))
+        _confirm_many(action, *_meant(session, action, named, choice))
 
 
 def _show_outcome(answer: Controlled, done: str) -> None:
     each = answer.ranges or []
-    for one in each:
-        _show_range(one, done)
+    for part in each:
+        _show_range(part, done)
     if answer.changed or not answer.refused:
         click.echo(f"{counted(answer.changed, 'job')} {done}.")
     done = done.removeprefix("would be ")
@@ -147,22 +147,22 @@ def _show_outcome(answer: Controlled, done: str) -> None:
         note(f"In all {counted(answer.refused, 'job')} could not be {done}.")
 
 
-def _show_range(one: RangeControlled, done: str) -> None:
-    name = Range(one.first, one.last)
-    if one.changed:
-        click.echo(f"{name}: {done}" if name.size == 1 else f"{name}: {counted(one.changed, 'job')} {done}")
-    if one.refused:
-        which = f"job {name} was" if name.size == 1 else f"of {name}, {counted(one.refused, 'job')} could"
-        note(f"{which} not{'' if name.size == 1 else ' be'} {done}: {one.reason}.")
-    elif one.reason:
-        note(one.reason)
+def _show_range(part: RangeControlled, done: str) -> None:
+    name = Range(part.first, part.last)
+    if part.changed:
+        click.echo(f"{name}: {done}" if name.size == 1 else f"{name}: {counted(part.changed, 'job')} {done}")
+    if part.refused:
+        which = f"job {name} was" if name.size == 1 else f"of {name}, {counted(part.refused, 'job')} could"
+        note(f"{which} not{'' if name.size == 1 else ' be'} {done}: {part.reason}.")
+    elif part.reason:
+        note(part.reason)
 
 
-def _confirm(action: str, wanted: tuple[Range, ...]) -> None:
+def _confirm(action: str, named: tuple[Range, ...]) -> None:
     """Ask, if there is a person. Raises Abort."""
     if sys.stdin.isatty() and sys.stderr.isatty():
         _confirm_many(
-            action, total(wanted), ", ".join(map(str, wanted[:3])) + ("..." if len(wanted) > 3 else "")
+            action, total(named), ", ".join(map(str, named[:3])) + ("..." if len(named) > 3 else "")
         )
 
 
@@ -212,12 +212,12 @@ def change(session: Session, /, *, words: tuple[str, ...], yes: bool, **options:
     nothing is changed.
     """
     ranges, attributes = _parse_changes(words)
-    wanted = chosen(session, ranges, taken_choice(options), (JobState.WAITING, JobState.HELD))
+    meant = chosen(session, ranges, taken_choice(options), (JobState.WAITING, JobState.HELD))
     if not yes and not options["dry_run"]:
-        _confirm("change", wanted)
-    body = ChangeBody([(one.first, one.last) for one in wanted], attributes, **options)
+        _confirm("change", meant)
+    body = ChangeBody([(span.first, span.last) for span in meant], attributes, **options)
     answer = session.call(calls.CHANGE_JOBS, body=body)
-    missing = any(not one.changed + one.refused for one in answer.ranges or [])
+    missing = any(not part.changed + part.refused for part in answer.ranges or [])
     code = FAILED if missing and answer.changed else CONFLICT if answer.refused and not answer.changed else 0
     session.exit_if_json(answer, code)
     _show_outcome(answer, "would be changed" if answer.dry_run else "changed")
@@ -246,10 +246,10 @@ def _jdl_value(text: str) -> Any:
     if not text.strip():
         return None
     try:
-        found = read_description(f"Value = {text};", form="jdl").record
+        record = read_description(f"Value = {text};", form="jdl").record
     except SyntaxFault:
         return text
-    return found["Value"] if found.keys() == {"Value"} else text
+    return record["Value"] if record.keys() == {"Value"} else text
 
 
 _submission = click.argument("submission", type=click.IntRange(1), metavar="SUBMISSION")
@@ -266,9 +266,9 @@ def share(session: Session, /, *, submission: int, readers: tuple[str, ...]) -> 
     nothing. It holds at once, until: lode unshare SUBMISSION USER. See what is shared with you: lode status --shared
     """
     if not readers:
-        found = session.answer(calls.READERS, SubmissionAt(submission))
-        show_table(("reader", "since", "by"), map(_reader, found.readers))
-        if not found.readers:
+        answer = session.answer(calls.READERS, SubmissionAt(submission))
+        show_table(("reader", "since", "by"), map(_reader, answer.readers))
+        if not answer.readers:
             note(f"Submission {submission} is not shared.")
         return
     _say_readers(session.answer(calls.SET_READERS, body=ReadersBody(submission, list(readers))))
@@ -283,10 +283,10 @@ def unshare(session: Session, /, *, submission: int, readers: tuple[str, ...]) -
     _say_readers(session.answer(calls.SET_READERS, body=ReadersBody(submission, list(readers), "remove")))
 
 
-def _say_readers(found: SubmissionReaders) -> None:
-    readers = joined(one.reader for one in found.readers)
-    say(f"Submission {found.submission} is {f'shared with: {readers}' if found.readers else 'not shared'}.")
+def _say_readers(answer: SubmissionReaders) -> None:
+    readers = joined(row.reader for row in answer.readers)
+    say(f"Submission {answer.submission} is {f'shared with: {readers}' if answer.readers else 'not shared'}.")
 
 
-def _reader(one: SubmissionReader) -> list[Cell]:
-    return [one.reader, utc(one.at), one.by]
+def _reader(row: SubmissionReader) -> list[Cell]:
+    return [row.reader, utc(row.at), row.by]

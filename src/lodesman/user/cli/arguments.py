@@ -65,7 +65,7 @@ class StateWords(click.Choice[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Raises BadParameter, for a state of DIRAC with the one here."""
-        return tuple(self._state(one.strip(), param, ctx) for one in value.split(","))
+        return tuple(self._state(word.strip(), param, ctx) for word in value.split(","))
 
     def _state(self, word: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         name = word.capitalize()
@@ -77,9 +77,9 @@ class StateWords(click.Choice[str]):
 def read_job(word: str) -> int:
     """Raises ValueError for what is not one job."""
     with suppress(LodesmanError, ValueError):
-        (one,) = parse_ranges([word])
-        if one.size == 1:
-            return one.first
+        (span,) = parse_ranges([word])
+        if span.size == 1:
+            return span.first
     raise ValueError(f"{word[:60]!r} is not one job; write its number.")
 
 
@@ -109,7 +109,7 @@ def states_option(meaning: str) -> Callable[[F], F]:
     """`--state`: given several times, or with commas between."""
     return click.option(
         "--state", "states", type=_STATES, multiple=True, metavar="STATE",
-        callback=lambda _context, _option, given: tuple(chain.from_iterable(given)),
+        callback=lambda _context, _option, words: tuple(chain.from_iterable(words)),
         help=f"{meaning}; A,B for several.",
     )  # fmt: skip
 
@@ -130,7 +130,7 @@ def limit_option(
 
 def merged(words: Iterable[tuple[Range, ...]]) -> tuple[Range, ...]:
     """All ranges together, ascending. Raises InvalidRequest for too many."""
-    return parse_ranges(str(one) for word in words for one in word)
+    return parse_ranges(str(part) for word in words for part in word)
 
 
 def named(names: tuple[str, ...], most: int = 3) -> dict[str, str]:

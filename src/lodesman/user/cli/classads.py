@@ -26,15 +26,15 @@ classad = click.Group("classad", help="Evaluate ClassAds, and match two of them.
 
 
 def _read_one(file: Path) -> Ad:
-    found = _read(file)
-    if len(found) > 1:
+    ads = _read(file)
+    if len(ads) > 1:
         note(
             plain(
-                f"{file} has {len(found)} ads; one is needed here. Only the first FILE of eval may have several."
+                f"{file} has {len(ads)} ads; one is needed here. Only the first FILE of eval may have several."
             )
         )
         raise click.exceptions.Exit(1)
-    return found[0]
+    return ads[0]
 
 
 def _read(file: Path) -> list[Ad]:
@@ -79,22 +79,24 @@ def _eval(*, file: Path, other: Path | None, texts: tuple[str, ...], as_json: bo
     ads, target = _read(file), _read_one(other) if other else None
     now = time.time()
     try:
-        asked = {name: parse_expression(name) for name in texts}
+        expressions = {name: parse_expression(name) for name in texts}
     except LodesmanError as fault:
         note(placed("--expression", fault))
         return exit_code(fault)
-    _name_mistakes("--expression", asked.values())
-    found = [
+    _name_mistakes("--expression", expressions.values())
+    results = [
         [
-            AttributeValue(name, write_value(evaluate(asked.get(name, name), my, target, run=Run(now=now))))
+            AttributeValue(
+                name, write_value(evaluate(expressions.get(name, name), my, target, run=Run(now=now)))
+            )
             for name in texts or [entry.name for entry in my]
         ]
         for my in ads
     ]
     if as_json:
-        emit_json(found if len(ads) > 1 else found[0])
+        emit_json(results if len(ads) > 1 else results[0])
         return 0
-    for at, rows in enumerate(found, 1):
+    for at, rows in enumerate(results, 1):
         if len(ads) > 1:
             say(f"{plain(str(file))}, ad {at} of {len(ads)}:")
         show_table(["expression" if texts else "attribute", "value"], [(row.name, row.value) for row in rows])
@@ -113,14 +115,14 @@ def _match(*, file: Path, other: Path, as_json: bool) -> int:
     one, two = _read_one(file), _read_one(other)
     now = time.time()
     sides = [_side(str(file), one, two, now), _side(str(other), two, one, now)]
-    found = ClassAdMatch(matches=all(side.holds for side in sides), sides=sides)
+    result = ClassAdMatch(matches=all(side.holds for side in sides), sides=sides)
     if as_json:
-        emit_json(found)
-        return 0 if found.matches else 1
+        emit_json(result)
+        return 0 if result.matches else 1
     for side in sides:
         _show_side(side)
-    say("They match." if found.matches else "They do not match.")
-    return 0 if found.matches else 1
+    say("They match." if result.matches else "They do not match.")
+    return 0 if result.matches else 1
 
 
 def _side(file: str, my: Ad, target: Ad, now: float) -> MatchSideRow:
@@ -131,7 +133,7 @@ def _side(file: str, my: Ad, target: Ad, now: float) -> MatchSideRow:
     node = my.node("Requirements")
     clauses = [] if node is None else explain(node, my, target, now=now)
     holds = is_true(evaluate("Requirements", my, target, run=Run(now=now)))
-    return MatchSideRow(file, holds, [one.row for one in clauses])
+    return MatchSideRow(file, holds, [clause.row for clause in clauses])
 
 
 def _show_side(side: MatchSideRow) -> None:

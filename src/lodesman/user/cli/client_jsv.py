@@ -84,12 +84,12 @@ def read_requests(environ: Mapping[str, str], here: Path) -> list[RequestOptions
     """
     home = Path(environ.get("HOME") or "~").expanduser()
     cluster = Path(environ.get(CLUSTER_VARIABLE) or CLUSTER_FILE)
-    found: list[RequestOptions] = []
+    requests: list[RequestOptions] = []
     seen: set[Path] = set()
     for path in (here / REQUEST_FILE, home / REQUEST_FILE, cluster):
         real = path.resolve()
         if real in seen or not path.exists():
-            found.append(RequestOptions())
+            requests.append(RequestOptions())
             continue
         seen.add(real)
         try:
@@ -99,18 +99,18 @@ def read_requests(environ: Mapping[str, str], here: Path) -> list[RequestOptions
                 raise InvalidConfig(
                     f"{path} is not used: it names programs to run.", hint=hint, source=str(path)
                 )
-            found.append(read_request(path.read_text(encoding="utf-8"), str(path)))
+            requests.append(read_request(path.read_text(encoding="utf-8"), str(path)))
         except (OSError, UnicodeDecodeError) as fault:
             raise InvalidConfig(f"{path} cannot be read: {fault}.", source=str(path)) from None
-    in_here, *own = found
+    in_here, *own = requests
     if in_here.jsv and (here / REQUEST_FILE).resolve() != (home / REQUEST_FILE).resolve():
-        _check_trusted(here, home, [folder for one in own for folder in one.trusted])
-    return found
+        _check_trusted(here, home, [folder for request in own for folder in request.trusted])
+    return requests
 
 
 def _check_trusted(here: Path, home: Path, trusted: Sequence[str]) -> None:
     """A file of a download or an output must run nothing. Raises InvalidConfig."""
-    folders = {(home / os.path.expanduser(one)).resolve() for one in trusted}  # noqa: PTH111 - ~ may be no user's
+    folders = {(home / os.path.expanduser(folder)).resolve() for folder in trusted}  # noqa: PTH111 - ~ may be no user's
     if here.resolve() not in folders:
         path = here / REQUEST_FILE
         raise InvalidConfig(
@@ -137,13 +137,13 @@ def complexes_of(session: Session) -> Complexes:
         rows = session.call(calls.QUOTA_RESOURCES).resources
     except LodesmanError:
         return stock()
-    known = (
+    complexes = (
         Complex(
-            name=one.name, shortcut=one.shortcut, kind=ComplexType(one.type), consumable=Consumable(one.consumable)
+            name=row.name, shortcut=row.shortcut, kind=ComplexType(row.type), consumable=Consumable(row.consumable)
         )
-        for one in rows
+        for row in rows
     )  # fmt: skip
-    return Complexes(tuple(known))
+    return Complexes(tuple(complexes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,25 +188,25 @@ class ClientRequest:
 
         complexes = self.complexes()
         keys = key_names(complexes)
-        said = dict(values_of(record, complexes)[0])
+        described = dict(values_of(record, complexes)[0])
         if hold:
-            said.setdefault(HOLD, BY_USER)
+            described.setdefault(HOLD, BY_USER)
         # Edits of what the class has cannot be seen here, and wait for the server.
-        seen = merge(said, changes_of(self.edits), keys).values
-        given = JsvView(values=seen, job_class=asked_class(record))
-        view, writers = self._run(given, label)
+        seen = merge(described, changes_of(self.edits), keys).values
+        before = JsvView(values=seen, job_class=asked_class(record))
+        view, writers = self._run(before, label)
         if not writers:
             return VerifiedDraft(record=record, writers={}, edits=self.edits, hold=hold)
-        values, edits = beside_edits(said, self.edits, seen, view.values, keys)
+        values, edits = beside_edits(described, self.edits, seen, view.values, keys)
         hold = hold and values.get(HOLD) == BY_USER
         # What the option says is no word of the description.
-        kept = {name: one for name, one in values.items() if not (hold and name == HOLD)}
+        kept = {name: value for name, value in values.items() if not (hold and name == HOLD)}
         new, notices = record_of(record, kept, complexes)
         of_server = values_of(new, complexes)[1]  # it says these itself
-        for one in notices:
-            if one not in of_server:
-                note(plain(f"{label}: warning: {one.message}"))
-        new = with_class(new, view.job_class) if view.job_class != given.job_class else new
+        for notice in notices:
+            if notice not in of_server:
+                note(plain(f"{label}: warning: {notice.message}"))
+        new = with_class(new, view.job_class) if view.job_class != before.job_class else new
         return VerifiedDraft(record=new, writers=writers, edits=edits, hold=hold)
 
     def _run(self, view: JsvView, label: str) -> tuple[JsvView, dict[str, str]]:
@@ -221,7 +221,7 @@ class ClientRequest:
         writers: dict[str, str] = {}
         for step in verify_at_client(self.scripts, parameters, _settings(os.environ)):
             path, outcome = step.url.path, step.outcome
-            for text in (*(f"{one.level}: {one.text}" for one in outcome.log), *outcome.notes):
+            for text in (*(f"{line.level}: {line.text}" for line in outcome.log), *outcome.notes):
                 note(plain(f"{label}: {path}: {text}"))
             left = after(view, outcome)
             if left.rejected is not None:
@@ -229,7 +229,7 @@ class ClientRequest:
                 raise InvalidJob(
                     f"Unable to run job: {sentence}.", hint=f"Your JSV says so: {path}.", jsv=path
                 )
-            names = [" ".join(filter(None, one)) for one in changed_paths(view.values, left.values)]
+            names = [" ".join(filter(None, pair)) for pair in changed_paths(view.values, left.values)]
             names += ["jc"] if left.job_class != view.job_class else []
             writers |= {name: path for name in names if len(name) <= _LONGEST_NAME}
             view = left
@@ -251,9 +251,9 @@ def _settings(environ: Mapping[str, str]) -> ScriptSettings:
     """`SGE_JSV_TIMEOUT` is in seconds."""
     from lodesman.server.jsv import ScriptSettings
 
-    given = environ.get("SGE_JSV_TIMEOUT", "")
-    is_number = given.isascii() and given.isdigit() and len(given) < 10 and int(given)
-    return ScriptSettings(time_out_seconds=float(given)) if is_number else ScriptSettings()
+    text = environ.get("SGE_JSV_TIMEOUT", "")
+    is_number = text.isascii() and text.isdigit() and len(text) < 10 and int(text)
+    return ScriptSettings(time_out_seconds=float(text)) if is_number else ScriptSettings()
 
 
 def client_request(
@@ -265,12 +265,12 @@ def client_request(
     """What the command line and the request files ask for. Raises InvalidConfig."""
     here = Path.cwd()
     files = read_requests(os.environ, here)
-    usual = next((one.job_class for one in files if one.job_class), "")
-    if not jsv and not any(one.jsv for one in files):
+    usual = next((request.job_class for request in files if request.job_class), "")
+    if not jsv and not any(request.jsv for request in files):
         return ClientRequest(job_class=job_class, usual_class=usual, edits=edits)
     from lodesman.server.jsv import JsvContext, client_order, parse_url
 
-    in_here, home, cluster = (one.jsv for one in files)
+    in_here, home, cluster = (request.jsv for request in files)
     urls = client_order(jsv, here=in_here, home=home, cluster=cluster)
     parsed = (parse_url(url, JsvContext.CLIENT, folder=str(here)) for url in urls)
     return ClientRequest(

@@ -127,9 +127,9 @@ class ListShape:
         ordered = list(rows)
         for name in reversed([word.strip() for word in self.sort.split(",") if word.strip()]):
             value = _named(columns, name.lstrip("-").lower()).value
-            known = [row for row in ordered if value(row) is not None]
+            valued = [row for row in ordered if value(row) is not None]
             unknown = [row for row in ordered if value(row) is None]
-            ordered = [*sorted(known, key=value, reverse=name.startswith("-")), *unknown]
+            ordered = [*sorted(valued, key=value, reverse=name.startswith("-")), *unknown]
         return ordered
 
     def check(self, columns: Columns[Any]) -> None:
@@ -217,11 +217,11 @@ def shaped(*tables: Columns[Any]) -> Callable[[F], F]:
 
     def decorate(command: F) -> F:
         @wraps(command)
-        def run(*arguments: Any, **given: Any) -> Any:
-            shape = ListShape(**{name: given.pop(name) for name in _OPTIONS if name in given})
+        def run(*arguments: Any, **values: Any) -> Any:
+            shape = ListShape(**{name: values.pop(name) for name in _OPTIONS if name in values})
             if len(tables) == 1:
                 shape.check(tables[0])
-            return command(*arguments, shape=shape, **given)
+            return command(*arguments, shape=shape, **values)
 
         return cast("F", reduce(lambda made, option: option(made), options, cast("Any", run)))
 

@@ -49,9 +49,9 @@ class _Asker:
     """The server that the command line names."""
 
     def __init__(self, context: click.Context) -> None:
-        given = context.find_root().params
+        options = context.find_root().params
         self.command = context.info_name or ""
-        self._session = Session(given["server"], given["token_file"], given["ca_file"], rounds=1)
+        self._session = Session(options["server"], options["token_file"], options["ca_file"], rounds=1)
 
     def __call__(self, call: Call[Any, Nothing, Any], query: Any = None) -> Any:
         """The answer. Raises LodesmanError."""
@@ -69,16 +69,16 @@ def _jobs(ask: _Asker) -> Iterator[_Word]:
 
 
 def _pilots(ask: _Asker) -> Iterator[_Word]:
-    found = ask(calls.PILOTS, PilotsQuery(limit=_MOST)).pilots
-    return ((str(pilot.id), f"{pilot.state} {pilot.site}") for pilot in found)
+    rows = ask(calls.PILOTS, PilotsQuery(limit=_MOST)).pilots
+    return ((str(pilot.id), f"{pilot.state} {pilot.site}") for pilot in rows)
 
 
 def _sites(ask: _Asker) -> Iterator[_Word]:
-    return ((one.site, "") for one in ask(calls.SITES, AllQuery()).sites)
+    return ((row.site, "") for row in ask(calls.SITES, AllQuery()).sites)
 
 
 def _queues(ask: _Asker) -> Iterator[_Word]:
-    return ((path_of(one), "") for one in ask(calls.QUEUES, QueuesQuery()).queues)
+    return ((path_of(row), "") for row in ask(calls.QUEUES, QueuesQuery()).queues)
 
 
 def _nodes(ask: _Asker) -> Iterator[_Word]:
@@ -93,17 +93,17 @@ def _subjects(ask: _Asker) -> Iterator[_Word]:
 
 
 def _hosts(ask: _Asker) -> Iterator[_Word]:
-    return ((one.host, one.site) for one in ask(calls.HOSTS, AllQuery()).hosts)
+    return ((row.host, row.site) for row in ask(calls.HOSTS, AllQuery()).hosts)
 
 
 def _task_queues(ask: _Asker) -> Iterator[_Word]:
-    found = ask(calls.TASK_QUEUES, TaskQueuesQuery(limit=_MOST)).task_queues
-    return ((str(one.id), f"{one.owner} {one.group}") for one in found)
+    rows = ask(calls.TASK_QUEUES, TaskQueuesQuery(limit=_MOST)).task_queues
+    return ((str(row.id), f"{row.owner} {row.group}") for row in rows)
 
 
 def _classes(ask: _Asker) -> Iterator[_Word]:
-    found = ask(calls.JOB_CLASSES, AllQuery()).job_classes
-    return ((one.job_class, one.state) for one in found)
+    rows = ask(calls.JOB_CLASSES, AllQuery()).job_classes
+    return ((row.job_class, row.state) for row in rows)
 
 
 def _groups(ask: _Asker) -> Iterator[_Word]:
@@ -139,12 +139,12 @@ class _Completed(click.ParamType[Any, Any]):
         with suppress(LodesmanError, OSError):
             words.extend(self._find(ask))
         ask.close()
-        found = {
-            name: plain(said)
-            for name, said in reversed(words)
+        names = {
+            name: plain(remark)
+            for name, remark in reversed(words)
             if name.startswith(incomplete) and _SAFE.fullmatch(name)
         }
-        return [CompletionItem(name, help=said or None) for name, said in reversed(found.items())]
+        return [CompletionItem(name, help=remark or None) for name, remark in reversed(names.items())]
 
 
 def equipped(command: C) -> C:
@@ -152,7 +152,7 @@ def equipped(command: C) -> C:
     made = copy(command)
     made.params = list(map(_equipped, command.params))
     if isinstance(made, click.Group):
-        made.commands = {name: equipped(one) for name, one in made.commands.items()}
+        made.commands = {name: equipped(below) for name, below in made.commands.items()}
     return made
 
 

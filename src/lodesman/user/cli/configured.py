@@ -32,10 +32,10 @@ class Chosen:
         """Read it. Raises InvalidConfig."""
         from lodesman.server.config import load_config
 
-        given: dict[str, dict[str, Any]] = {}
+        overrides: dict[str, dict[str, Any]] = {}
         for section, name, value in self.settings:
-            given.setdefault(section, {})[name] = value
-        return load_config(self.path, overrides=given)
+            overrides.setdefault(section, {})[name] = value
+        return load_config(self.path, overrides=overrides)
 
     def arguments(self) -> list[str]:
         """The words that lead another process to it."""

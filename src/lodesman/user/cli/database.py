@@ -53,13 +53,14 @@ def _copy(session: Session, /, *, origin: str, copy: str) -> None:
         copying.check_source(reads)
         with _owned(target) as writes:
             tables = _copied(reads, writes, silent=session.as_json)
-    rows = sum(one.rows for one in tables)
+    rows = sum(table.rows for table in tables)
     session.exit_if_json({"from": str(source), "to": str(target), "rows": rows, "tables": tables})
-    filled = [one for one in tables if one.rows]
+    filled = [table for table in tables if table.rows]
     show_table(
-        ("table", ">rows", "sha256"), ((one.table, one.rows, one.sha256[:_HASH_SHOWN]) for one in filled)
+        ("table", ">rows", "sha256"),
+        ((table.table, table.rows, table.sha256[:_HASH_SHOWN]) for table in filled),
     )
-    if replaced := sum(one.replaced for one in tables):
+    if replaced := sum(table.replaced for table in tables):
         note(f"{counted(replaced, 'text')} had NUL characters, which are U+FFFD in the copy.")
     note(f"{counted(rows, 'row')} of {source} are in {target}; both were compared row by row.")
 
@@ -165,14 +166,14 @@ def _migrate(session: Session, /, *, dry_run: bool, chosen: Chosen) -> None:
     database = chosen.load().database
     if dry_run:
         with database.usable(), closing(database.reader()) as reader:
-            names = [one.name for one in missing(reader)]
+            names = [migration.name for migration in missing(reader)]
     else:
         with _owned(database, is_there=True) as writer, database.usable():
             names = migrate(writer)
     session.exit_if_json({"migrations": names, "applied": not dry_run})
     for name in names:
         say(name)
-    what = "missing" if dry_run else "applied"
+    state = "missing" if dry_run else "applied"
     note(
-        f"{counted(len(names), 'migration')} {what}." if names else f"No migration is missing in {database}."
+        f"{counted(len(names), 'migration')} {state}." if names else f"No migration is missing in {database}."
     )

@@ -46,12 +46,12 @@ def _show_director(session: Session, /, *, task_queues: tuple[int, ...], limit: 
         note("The director has not decided anything yet.")
         return
     # The rows with their names; they are stored as bare lists.
-    known = [dict(zip(plan["row_fields"], values, strict=True)) for values in plan["rows"]]
-    rows = _chosen({row["tq_id"]: row for row in known}, task_queues)
+    named = [dict(zip(plan["row_fields"], values, strict=True)) for values in plan["rows"]]
+    rows = _chosen({row["tq_id"]: row for row in named}, task_queues)
     rooms = sorted(plan["rooms"].items())[:limit]
     narrowed = of_queues(plan, {row["tq_id"] for row in rows[:limit]})
     session.exit_if_json({**answer, "plan": {**narrowed, "rooms": dict(rooms)}})
-    _show_head(answer, plan, sum(row["asked"] for row in known))
+    _show_head(answer, plan, sum(row["asked"] for row in named))
     stories = Stories(plan)
     if task_queues:
         for row in rows:
@@ -67,13 +67,13 @@ def _show_director(session: Session, /, *, task_queues: tuple[int, ...], limit: 
     show_table(("queue", ">wanted", ">free capacity", "limited by"), starmap(_room, rooms), apart=True)
 
 
-def _chosen(known: Mapping[int, Record], task_queues: Sequence[int]) -> list[Record]:
+def _chosen(rows: Mapping[int, Record], task_queues: Sequence[int]) -> list[Record]:
     """The named rows, else all, most jobs first. Raises NotFound."""
     for tq_id in task_queues:
-        if tq_id not in known:
+        if tq_id not in rows:
             raise NotFound(f"The last iteration had no task queue {tq_id}.", hint="See: lode tq ls")
-    by_jobs = sorted(known.values(), key=lambda row: (-row["waiting_jobs"], row["tq_id"]))
-    return [known[tq_id] for tq_id in task_queues] or by_jobs
+    by_jobs = sorted(rows.values(), key=lambda row: (-row["waiting_jobs"], row["tq_id"]))
+    return [rows[tq_id] for tq_id in task_queues] or by_jobs
 
 
 def _show_head(answer: Record, plan: Record, asked: int) -> None:
@@ -108,7 +108,7 @@ def _room(name: str, room: Record) -> list[Cell]:
 @several(
     "--policy",
     "policies",
-    type=click.Choice([one.value for one in TargetPolicy]),
+    type=click.Choice([policy.value for policy in TargetPolicy]),
     help="A policy of the target, else that in use",
 )
 @click.option(
@@ -168,8 +168,8 @@ def _show_arithmetic(answer: DirectorPlans) -> None:
 
     stories = [(plan, Stories(to_builtins(plan.record))) for plan in answer.plans]
     for tq_id in stories[0][1].rows:
-        for plan, one in stories:
-            first, *lines = one.lines(tq_id)
+        for plan, story in stories:
+            first, *lines = story.lines(tq_id)
             verdict = "pilots: not placed" if plan.placed is None else first
             say(f"Task queue {tq_id} by {plan.policy}: {verdict}")
             for line in lines:
@@ -186,9 +186,9 @@ def _show_side_by_side(answer: DirectorPlans) -> None:
         for row in _named(plan):
             tq_id = row["tq_id"]
             jobs[tq_id] = row["waiting_jobs"]
-            known: list[Cell] = [str(tq_id), row["waiting_jobs"], f"{row['weight']:g}", str(row["cap"])]
+            cells: list[Cell] = [str(tq_id), row["waiting_jobs"], f"{row['weight']:g}", str(row["cap"])]
             went = NOTHING if plan.placed is None else str(placed.get(tq_id, 0))
-            rows.setdefault(tq_id, known).extend(
+            rows.setdefault(tq_id, cells).extend(
                 [f"{row['mean']:.2f}", str(row["drawn"]), str(row["asked"]), went]
             )
     show_table(

@@ -20,7 +20,14 @@ from lodesman.base.errors import (
     Unauthorized,
     Unavailable,
 )
-from lodesman.user.access.files import FilePicker, Taken, check_programs, folder, joined_inputs, program_left
+from lodesman.user.access.files import (
+    FilePicker,
+    Taken,
+    check_programs,
+    joined_inputs,
+    program_left,
+    whole_folder,
+)
 from lodesman.user.cli.client_jsv import ClientRequest, client_request, complexes_of, name_client_jsv
 from lodesman.user.cli.faults import advise, exit_code_of, placed, without_place
 from lodesman.user.cli.job_command import as_asked, foreign_file, note_unread
@@ -106,10 +113,10 @@ class Wanted:
     def edits(self) -> list[AttributeEdit]:
         """Removals go first."""
         return [
-            *(AttributeEdit("clearp", one) for one in self.clearp),
-            *(AttributeEdit("clears", *one) for one in self.clears),
-            *(AttributeEdit("mods", *one) for one in self.mods),
-            *(AttributeEdit("adds", *one) for one in self.adds),
+            *(AttributeEdit("clearp", name) for name in self.clearp),
+            *(AttributeEdit("clears", *words) for words in self.clears),
+            *(AttributeEdit("mods", *words) for words in self.mods),
+            *(AttributeEdit("adds", *words) for words in self.adds),
         ]
 
 
@@ -134,15 +141,15 @@ class Outcome:
         self, drafts: Iterable[ReadyFile], call: Callable[[ReadyFile], A]
     ) -> Iterator[tuple[ReadyFile, A]]:
         """Each draft with its answer; an error is kept, and ends the rest if all would meet it."""
-        for one in drafts:
+        for draft in drafts:
             try:
-                answer = call(one)
+                answer = call(draft)
             except LodesmanError as fault:
-                self.faults.append((one.label, fault if one.as_written else without_place(fault)))
+                self.faults.append((draft.label, fault if draft.as_written else without_place(fault)))
                 if isinstance(fault, Unauthorized | Unavailable):
                     return
                 continue
-            yield one, answer
+            yield draft, answer
 
     def finish(self, session: Session, name: str, **more: object) -> int:
         """Show the result under that name, and the errors; returns the exit code."""
@@ -156,21 +163,21 @@ class Outcome:
         return exit_code_of((fault for _, fault in self.faults), some_done=bool(self.made))
 
 
-def read_all(session: Session, files: Sequence[str], wanted: Wanted, outcome: Outcome) -> list[ReadyFile]:
+def read_all(session: Session, files: Sequence[str], options: Wanted, outcome: Outcome) -> list[ReadyFile]:
     """Read and check every file, gathering errors. Raises InvalidConfig."""
     if files.count(_STDIN) > 1:
         raise click.UsageError("Standard input can be read only once.")
-    if wanted.refused:
+    if options.refused:
         outcome.faults += [
-            (label_of(_STDIN if wanted.piped else wanted.script), one) for one in wanted.refused
+            (label_of(_STDIN if options.piped else options.script), fault) for fault in options.refused
         ]
         return []
     ready = []
-    request = client_request(wanted.job_class, wanted.jsv, wanted.edits, partial(complexes_of, session))
-    for name in files or wanted.command[:1] or [wanted.job_class]:
+    request = client_request(options.job_class, options.jsv, options.edits, partial(complexes_of, session))
+    for name in files or options.command[:1] or [options.job_class]:
         try:
-            given = _from_file(name, wanted) if files else _from_words(wanted)
-            ready.append(_prepare(given, wanted, request))
+            draft = _from_file(name, options) if files else _from_words(options)
+            ready.append(_prepare(draft, options, request))
         except LodesmanError as fault:
             outcome.faults.append((label_of(name), fault))
     return ready
@@ -213,7 +220,7 @@ class _Draft:
     usual_name: bool = False  # that of its program: its user gave none
 
 
-def _from_file(name: str, wanted: Wanted) -> _Draft:
+def _from_file(name: str, options: Wanted) -> _Draft:
     """Raises SyntaxFault, InvalidJob, TooLarge, InvalidRequest."""
     from lodesman.languages.jobs import ARRAY_LIMITS, read_description, read_job
 
@@ -230,17 +237,17 @@ def _from_file(name: str, wanted: Wanted) -> _Draft:
             "is a script.", hint="A script is submitted by its name, alone: lode submit SCRIPT."
         )
     try:
-        parsed = read_description(data, form=wanted.form, limits=ARRAY_LIMITS)
+        parsed = read_description(data, form=options.form, limits=ARRAY_LIMITS)
     except SyntaxFault as fault:
         is_named_so = Path(name).suffix.lower() in (".jdl", ".cfg", ".json")
-        if wanted.form is None and not is_named_so and data.lstrip()[:1] not in (b"[", b"{"):
+        if options.form is None and not is_named_so and data.lstrip()[:1] not in (b"[", b"{"):
             fault.hint = f"{fault.hint} {_NO_DESCRIPTION}".lstrip()
         raise
-    if parsed.record and not wanted.attributes:  # an empty one may have a class by an option
-        read_job(parsed.record, parsed.positions, ignore_unknown=wanted.ignore_unknown, whole=False)
+    if parsed.record and not options.attributes:  # an empty one may have a class by an option
+        read_job(parsed.record, parsed.positions, ignore_unknown=options.ignore_unknown, whole=False)
     base = Path() if name == _STDIN else Path(name).parent
-    taken, text = _taken(wanted.taken), data.decode("utf-8-sig")
-    return _Draft(label=label_of(name), parsed=parsed, text=text, base=base, taken=taken)
+    inputs, text = _taken(options.taken), data.decode("utf-8-sig")
+    return _Draft(label=label_of(name), parsed=parsed, text=text, base=base, taken=inputs)
 
 
 def _taken(words: Iterable[str]) -> Mapping[str, Taken]:
@@ -250,52 +257,55 @@ def _taken(words: Iterable[str]) -> Mapping[str, Taken]:
     return picker.inputs()
 
 
-def _from_words(wanted: Wanted) -> _Draft:
+def _from_words(options: Wanted) -> _Draft:
     """The job of a command or script, else of a class. Raises InvalidRequest."""
     from lodesman.languages.jobs import ParsedRecord, by_name
     from lodesman.languages.jobs.members import has_placeholder
     from lodesman.languages.jobs.record import NO_POSITIONS
 
-    if not wanted.command:
+    if not options.command:
         nothing = ParsedRecord(record={}, positions=NO_POSITIONS, form="jdl")
-        return _Draft(label=f"class {wanted.job_class}", parsed=nothing, taken=_taken(wanted.taken))
-    if not wanted.script:
-        note_unread(wanted.command)
-    program, picker = pick(wanted.command, wanted.script, wanted.taken, named_only=wanted.named_only)
-    if wanted.script and not wanted.named_only:
-        folder = Path() if wanted.piped else Path(wanted.script).parent
-        note_left_behind(wanted.script, folder, picker, wanted.keep)
+        return _Draft(label=f"class {options.job_class}", parsed=nothing, taken=_taken(options.taken))
+    if not options.script:
+        note_unread(options.command)
+    program, picker = pick(options.command, options.script, options.taken, named_only=options.named_only)
+    if options.script and not options.named_only:
+        folder = Path() if options.piped else Path(options.script).parent
+        note_left_behind(options.script, folder, picker, options.keep)
     record: Record = {"JobName": PurePosixPath(program).name, "Executable": program}
-    if len(wanted.command) > 1:
-        record["Arguments"] = list(wanted.command[1:])
-    record = as_asked(record, interpreter=wanted.interpreter, literal=wanted.literal)
+    if len(options.command) > 1:
+        record["Arguments"] = list(options.command[1:])
+    record = as_asked(record, interpreter=options.interpreter, literal=options.literal)
     if (
-        "Parameters" in wanted.attributes
-        and not wanted.literal
-        and any(map(has_placeholder, wanted.command[1:]))
+        "Parameters" in options.attributes
+        and not options.literal
+        and any(map(has_placeholder, options.command[1:]))
     ):
         note("In an array %s in the command is the index or line of each job, and %% is a percent sign.")
     parsed = ParsedRecord(record=record, positions=NO_POSITIONS, form="jdl")
-    is_named = any(one is not None and one.name == "JobName" for one in map(by_name, wanted.attributes))
+    is_named = any(
+        attribute is not None and attribute.name == "JobName"
+        for attribute in map(by_name, options.attributes)
+    )
     return _Draft(label=program, parsed=parsed, taken=picker.inputs(), usual_name=not is_named)
 
 
-def _with_options(draft: _Draft, wanted: Wanted) -> Record:
+def _with_options(draft: _Draft, options: Wanted) -> Record:
     """The record with the options; the same object if they say nothing."""
     from lodesman.languages.jobs.attributes import overlay
 
-    said = dict(wanted.attributes)
-    if wanted.keep:
-        said["OutputSandbox"] = list(wanted.keep)
-    record = overlay(draft.parsed.record, said)
+    attributes = dict(options.attributes)
+    if options.keep:
+        attributes["OutputSandbox"] = list(options.keep)
+    record = overlay(draft.parsed.record, attributes)
     if draft.taken:
-        given: Any = next((value for name, value in record.items() if name.lower() == "inputsandbox"), [])
-        others = given if isinstance(given, list) else [given]
+        entries: Any = next((value for name, value in record.items() if name.lower() == "inputsandbox"), [])
+        others = entries if isinstance(entries, list) else [entries]
         record = overlay(record, {"InputSandbox": joined_inputs(others, draft.taken, draft.base)})
     return record
 
 
-def _prepare(draft: _Draft, wanted: Wanted, request: ClientRequest) -> ReadyFile:
+def _prepare(draft: _Draft, options: Wanted, request: ClientRequest) -> ReadyFile:
     """Raises SyntaxFault, InvalidJob, TooLarge, InvalidConfig."""
     from lodesman.languages.jobs import (
         ARRAY_LIMITS,
@@ -309,30 +319,32 @@ def _prepare(draft: _Draft, wanted: Wanted, request: ClientRequest) -> ReadyFile
     from lodesman.languages.jobs.record import NO_POSITIONS
 
     parsed = draft.parsed
-    sent = request.apply(_with_options(draft, wanted), draft.label, hold=wanted.hold)
+    sent = request.apply(_with_options(draft, options), draft.label, hold=options.hold)
     record, writers = sent.record, sent.writers
     text, places, as_written = draft.text, parsed.positions, bool(draft.text) and record is parsed.record
     if not as_written:
         text, places = write_description(record, parsed.form), NO_POSITIONS
         record = read_description(text.encode(), form=parsed.form, limits=ARRAY_LIMITS).record
     try:
-        description = read_job(record, places, ignore_unknown=wanted.ignore_unknown, whole=False)
+        description = read_job(record, places, ignore_unknown=options.ignore_unknown, whole=False)
     except InvalidJob as wrong:
         name_client_jsv(wrong, writers)
         raise
     try:
         names = input_names(description.spec, description.members)
-        inputs = {one: draft.taken[one] if one in draft.taken else _local(one, draft.base) for one in names}
-        found = list_programs(description.spec, description.members)
-        check_programs(found, inputs, piped=wanted.piped)
+        inputs = {
+            name: draft.taken[name] if name in draft.taken else _local(name, draft.base) for name in names
+        }
+        programs = list_programs(description.spec, description.members)
+        check_programs(programs, inputs, piped=options.piped)
     except LodesmanError as fault:
         locate(fault, places)
         raise
-    if left := program_left(found, inputs, draft.base):
+    if left := program_left(programs, inputs, draft.base):
         note(f"{draft.label}: warning: {left}")
     body = SubmitBody(
-        text=text, form=parsed.form, group=wanted.group, hold=sent.hold,
-        hold_if_impossible=wanted.hold_if_impossible, ignore_unknown=wanted.ignore_unknown, client_jsv=dict(writers),
+        text=text, form=parsed.form, group=options.group, hold=sent.hold,
+        hold_if_impossible=options.hold_if_impossible, ignore_unknown=options.ignore_unknown, client_jsv=dict(writers),
         edits=list(sent.edits), usual_name=draft.usual_name and "N" not in writers,
     )  # fmt: skip
     return ReadyFile(label=draft.label, body=body, inputs=inputs, as_written=as_written)
@@ -342,7 +354,7 @@ def _local(name: str, base: Path) -> Taken:
     """Raises InvalidJob, InvalidRequest."""
     path = base / name
     if path.is_dir() and name.endswith("/"):
-        return folder(path)
+        return whole_folder(path)
     if path.is_file() and not name.endswith("/"):
         return path
     if path.is_dir():
@@ -358,6 +370,6 @@ def _local(name: str, base: Path) -> Taken:
 
 def warn(label: str, notices: Iterable[Notice], *, as_written: bool = True) -> None:
     """Print what is odd about a description."""
-    for one in notices:
-        place = f":{one.line}:{one.column}" if one.line and as_written else ""
-        note(plain(f"{label}{place}: warning: {one.message}"))
+    for notice in notices:
+        place = f":{notice.line}:{notice.column}" if notice.line and as_written else ""
+        note(plain(f"{label}{place}: warning: {notice.message}"))

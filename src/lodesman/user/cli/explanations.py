@@ -113,8 +113,8 @@ def _show_briefly(
 ) -> None:
     """Print, in `room` lines, steps in the way and suggestions that the summary does not name."""
     chain = answer.chain
-    new = (one for one in changes if one.text not in answer.summary)
-    lines = [f"Suggestion: {_suggestion(one, queues)}" for one in islice(new, _FEW)]
+    new = (change for change in changes if change.text not in answer.summary)
+    lines = [f"Suggestion: {_suggestion(change, queues)}" for change in islice(new, _FEW)]
     while lines and sum(map(_height, lines)) > room // 2:
         lines.pop()
     room -= sum(map(_height, lines)) + 2  # the titles, and what was left out
@@ -129,8 +129,8 @@ def _show_briefly(
 def _fitting(answer: _Explained, room: int) -> dict[int, Step]:
     """The steps in the way, by place, that fit in `room` lines; at least one, cut."""
     chain, shown = answer.chain, dict[int, Step]()
-    beside = max((len(one.step) for one in chain), default=0) + _BESIDE
-    places = [place for place, one in enumerate(chain) if _in_the_way(answer, one)]
+    beside = max((len(step.step) for step in chain), default=0) + _BESIDE
+    places = [place for place, step in enumerate(chain) if _in_the_way(answer, step)]
     places.sort(key=lambda place: chain[place].holds is None)
     for place in places:
         height = _height(chain[place].text, beside)
@@ -141,23 +141,25 @@ def _fitting(answer: _Explained, room: int) -> dict[int, Step]:
     return shown
 
 
-def _cut(one: Step, beside: int) -> Step:
+def _cut(step: Step, beside: int) -> Step:
     most = max(_LEAST_WIDTH, shutil.get_terminal_size().columns - beside)
-    return replace(one, text=f"{one.text[: most - 3]}...")
+    return replace(step, text=f"{step.text[: most - 3]}...")
 
 
-def _in_the_way(answer: _Explained, one: Step) -> bool:
+def _in_the_way(answer: _Explained, step: Step) -> bool:
     """Whether the verdict follows from this step."""
-    if one.holds or answer.verdict in _OPEN:
+    if step.holds or answer.verdict in _OPEN:
         return False
     alone = _ALONE.get(answer.main_reason) if isinstance(answer, JobExplained) else None
-    return alone is None or one.step == alone
+    return alone is None or step.step == alone
 
 
 def _show_steps(answer: _Explained, steps: Sequence[Step]) -> None:
     holds = {**_HOLDS, False: _NOT_NEEDED} if answer.verdict in _OPEN else _HOLDS
-    known_for = (span(one.age_seconds) if isinstance(one.age_seconds, float) else "" for one in steps)
-    rows = [[one.step, holds[one.holds], one.text, age] for one, age in zip(steps, known_for, strict=True)]
+    known_for = (span(step.age_seconds) if isinstance(step.age_seconds, float) else "" for step in steps)
+    rows = [
+        [step.step, holds[step.holds], step.text, age] for step, age in zip(steps, known_for, strict=True)
+    ]
     show_table(_STEPS, rows)
 
 
@@ -165,25 +167,25 @@ def show_suggestions(changes: Sequence[JobChange | ResourceChange], queues: int 
     """Print the smallest changes that would help; `queues`: all that are open to the job."""
     if changes:
         click.echo("\nSuggestions:")
-    for one in changes:
-        say(f"  {_suggestion(one, queues)}")
-        for step in one.steps:
+    for change in changes:
+        say(f"  {_suggestion(change, queues)}")
+        for step in change.steps:
             if len(step.options) > 1:
                 say(f"    {step.criterion}: {', '.join(map(_option, step.options))}")
 
 
-def _suggestion(one: JobChange | ResourceChange, queues: int) -> str:
-    if isinstance(one, JobChange):
-        effect = f"{one.queues:,} of {counted(queues, 'queue')}, for instance {path_of(one.example)}"
+def _suggestion(change: JobChange | ResourceChange, queues: int) -> str:
+    if isinstance(change, JobChange):
+        effect = f"{change.queues:,} of {counted(queues, 'queue')}, for instance {path_of(change.example)}"
     else:
-        effect = f"{counted(one.task_queues, 'task queue')}, {counted(one.jobs, 'job')}, for instance "
-        effect += f"task queue {one.example.task_queue} of {one.example.owner} ({one.example.group})"
-    return plain(f"{one.text}: {effect}")
+        effect = f"{counted(change.task_queues, 'task queue')}, {counted(change.jobs, 'job')}, for instance "
+        effect += f"task queue {change.example.task_queue} of {change.example.owner} ({change.example.group})"
+    return plain(f"{change.text}: {effect}")
 
 
-def _option(one: Option | ResourceOption) -> str:
-    count = one.queues if isinstance(one, Option) else one.task_queues
-    return f"{one.value} ({count:,})"
+def _option(option: Option | ResourceOption) -> str:
+    count = option.queues if isinstance(option, Option) else option.task_queues
+    return f"{option.value} ({count:,})"
 
 
 def _show_director(answer: JobExplained | QueueExplained) -> None:
@@ -195,10 +197,16 @@ def _show_director(answer: JobExplained | QueueExplained) -> None:
         say(f"  {line}")
 
 
-def _sent(one: SentPilot) -> list[Cell]:
-    unused = not one.joined and one.ended_seconds_ago is not None
-    remark = one.reason or ("never joined" if unused else "")
-    return [str(one.id), state(one.state), f"{span(one.sent_seconds_ago)} ago", str(one.jobs_done), remark]
+def _sent(pilot: SentPilot) -> list[Cell]:
+    unused = not pilot.joined and pilot.ended_seconds_ago is not None
+    remark = pilot.reason or ("never joined" if unused else "")
+    return [
+        str(pilot.id),
+        state(pilot.state),
+        f"{span(pilot.sent_seconds_ago)} ago",
+        str(pilot.jobs_done),
+        remark,
+    ]
 
 
 # --- clauses of ClassAds -------------------------------------------------------------------------------------------------
@@ -215,4 +223,4 @@ def _cycle(names: list[str]) -> str:
 
 
 def _shown(values: list[AttributeValue]) -> str:
-    return ", ".join(f"{one.name} = {one.value}" for one in values)
+    return ", ".join(f"{value.name} = {value.value}" for value in values)

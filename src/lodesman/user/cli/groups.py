@@ -49,8 +49,8 @@ def _list(session: Session, /, *, shape: ListShape) -> None:
     shape.show(_GROUPS, groups, [name for name in _GROUPS if name not in left_out])
 
 
-def _ends(one: GroupRow | GroupChange) -> str:
-    return "" if one.until is UNSET else utc(one.until)
+def _ends(row: GroupRow | GroupChange) -> str:
+    return "" if row.until is UNSET else utc(row.until)
 
 
 @group.command("show")
@@ -58,26 +58,26 @@ def _ends(one: GroupRow | GroupChange) -> str:
 @with_session
 def _show(session: Session, /, *, name: str) -> None:
     """Show a group: its share, its members, and what was done to it by command, the newest first."""
-    one = session.answer(calls.GROUP, GroupAt(name))
-    origin = "the files" if one.set_at is None else f"{one.set_by}, {utc(one.set_at)}: {one.reason}"
-    origin += f" (until {_ends(one)})" if _ends(one) else ""
+    row = session.answer(calls.GROUP, GroupAt(name))
+    origin = "the files" if row.set_at is None else f"{row.set_by}, {utc(row.set_at)}: {row.reason}"
+    origin += f" (until {_ends(row)})" if _ends(row) else ""
     show_fields((
-        ("group", one.group), ("VO", one.vo or "any"), ("share", number(one.share)), ("set by", origin),
-        ("in the files", number(one.file_share)), ("shares jobs", "yes" if one.job_sharing else "no"),
-        ("users", joined(one.users)),
+        ("group", row.group), ("VO", row.vo or "any"), ("share", number(row.share)), ("set by", origin),
+        ("in the files", number(row.file_share)), ("shares jobs", "yes" if row.job_sharing else "no"),
+        ("users", joined(row.users)),
     ))  # fmt: skip
-    if one.changes:
-        show_table(_CHANGES, map(_change, one.changes), apart=True)
+    if row.changes:
+        show_table(_CHANGES, map(_change, row.changes), apart=True)
 
 
-def _change(one: GroupChange) -> list[Cell]:
-    what = {
-        "share-set": f"share {number(one.share)}{f' until {_ends(one)}' if _ends(one) else ''}",
+def _change(row: GroupChange) -> list[Cell]:
+    change = {
+        "share-set": f"share {number(row.share)}{f' until {_ends(row)}' if _ends(row) else ''}",
         "share-reset": "share of the files",
-        "user-added": f"{one.user or 'a user'} joined",
-        "user-removed": f"{one.user or 'a user'} left",
-    }[one.change]
-    return [utc(one.at), what, one.by, one.reason]
+        "user-added": f"{row.user or 'a user'} joined",
+        "user-removed": f"{row.user or 'a user'} left",
+    }[row.change]
+    return [utc(row.at), change, row.by, row.reason]
 
 
 @group.command("set")

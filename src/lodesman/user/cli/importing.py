@@ -41,31 +41,36 @@ def _gridengine(session: Session, /, *, dumps: Path, target: Path, site: str, dr
     """
     from lodesman.languages.gridengine.dumps import convert_dumps
 
-    names = sorted(one for one in dumps.iterdir() if one.is_file() and not one.name.startswith("."))
+    names = sorted(path for path in dumps.iterdir() if path.is_file() and not path.name.startswith("."))
     try:
-        found = convert_dumps({one.name: read_native(one).text for one in names}, site)
-        _check_quotas(found.files)
+        carried = convert_dumps({path.name: read_native(path).text for path in names}, site)
+        _check_quotas(carried.files)
     except SyntaxFault as fault:
         if session.as_json:
             raise
         note(placed(str(dumps / fault.data.get("source", "")), fault))
         raise click.exceptions.Exit(exit_code(fault)) from None
-    there = [target / name for name in found.files if (target / name).exists()]
-    if there:
-        raise Conflict(f"{there[0]} exists; nothing was written.", hint="Name another folder: --to FOLDER.")
-    for name, text in found.files.items() if not dry_run else ():
+    existing = [target / name for name in carried.files if (target / name).exists()]
+    if existing:
+        raise Conflict(
+            f"{existing[0]} exists; nothing was written.", hint="Name another folder: --to FOLDER."
+        )
+    for name, text in carried.files.items() if not dry_run else ():
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         with (target / name).open("x", encoding="utf-8") as file:
             file.write(text)
     if session.as_json:
         emit_json(
-            {"files": [str(target / name) for name in found.files], "left_out": to_builtins(found.left_out)}
+            {
+                "files": [str(target / name) for name in carried.files],
+                "left_out": to_builtins(carried.left_out),
+            }
         )
         return
-    for name in found.files:
+    for name in carried.files:
         say(str(target / name))
-    show_table(_COLUMNS, ((one.file, one.setting, one.reason) for one in found.left_out), apart=True)
-    for line in ["Nothing was written."] if dry_run else _next(found.files, target):
+    show_table(_COLUMNS, ((row.file, row.setting, row.reason) for row in carried.left_out), apart=True)
+    for line in ["Nothing was written."] if dry_run else _next(carried.files, target):
         note(line)
 
 

@@ -117,7 +117,7 @@ def bar(counts: Mapping[JobState, int], width: int = WIDTH) -> Styled:
 
     Each that has jobs is seen; the colour is that of the most urgent.
     """
-    sizes = {sign: sum(counts.get(one, 0) for one in found) for sign, found in _SIGNS.items()}
+    sizes = {sign: sum(counts.get(one, 0) for one in members) for sign, members in _SIGNS.items()}
     total = sum(sizes.values())
     if not total:
         return Styled("", "")
@@ -147,10 +147,10 @@ def has_ended(row: SubmissionRow) -> bool:
     return FINAL.issuperset(row.states)
 
 
-def counting(rows: Iterable[SubmissionRow], found: Counter[str]) -> Iterator[SubmissionRow]:
+def counting(rows: Iterable[SubmissionRow], counts: Counter[str]) -> Iterator[SubmissionRow]:
     """The rows, while their jobs, but for deleted ones, are added to `found` by state."""
     for row in rows:
-        found.update(
+        counts.update(
             {state.value: jobs for state, jobs in row.states.items() if state is not JobState.DELETED}
         )
         yield row
@@ -158,10 +158,10 @@ def counting(rows: Iterable[SubmissionRow], found: Counter[str]) -> Iterator[Sub
 
 def total_of(rows: Iterable[SubmissionRow]) -> Counter[str]:
     """All jobs by state, but for deleted ones."""
-    found = Counter[str]()
-    for _ in counting(rows, found):
+    counts = Counter[str]()
+    for _ in counting(rows, counts):
         pass
-    return found
+    return counts
 
 
 def _in_state(state: str) -> Column[SubmissionRow]:
@@ -169,7 +169,7 @@ def _in_state(state: str) -> Column[SubmissionRow]:
 
 
 def _counted(counts: Mapping[str, int] | Mapping[MainReason, int]) -> str:
-    return ", ".join(f"{jobs:,} {name}" for name, jobs in sorted(counts.items(), key=lambda one: -one[1]))
+    return ", ".join(f"{jobs:,} {name}" for name, jobs in sorted(counts.items(), key=lambda item: -item[1]))
 
 
 def usual_of_submissions(*, owners: bool, shared: bool) -> Sequence[str]:
@@ -191,7 +191,7 @@ SUBMISSIONS: Final[Columns[SubmissionRow]] = table_of(
     Column("submitted", "moment", lambda row: row.submitted_at),
     Column("age", "age", lambda row: row.submitted_at),
     Column("progress", "text", lambda row: bar(row.states)),
-    Column("states", "text", lambda row: states({one.value: jobs for one, jobs in row.states.items()})),
+    Column("states", "text", lambda row: states({state.value: jobs for state, jobs in row.states.items()})),
     Column("sites", "text", lambda row: _counted(row.sites)),
     Column("causes", "text", lambda row: _counted(row.causes)),
     Column("reasons", "text", lambda row: _counted(row.reasons)),

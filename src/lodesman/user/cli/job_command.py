@@ -67,8 +67,8 @@ class JobCommand(click.Command):
         """The first word that is no option, and all behind it."""
         parser = self.make_parser(ctx)
         parser.allow_interspersed_args = False
-        found = parser.parse_args(list(words))[0].get("files")
-        return list(found) if isinstance(found, tuple) else []
+        files = parser.parse_args(list(words))[0].get("files")
+        return list(files) if isinstance(files, tuple) else []
 
     def _of_script(self, ctx: click.Context, script: str, label: str) -> dict[str, Any]:
         """The options in a script's head. Raises UsageError with file and line."""
@@ -89,14 +89,19 @@ class JobCommand(click.Command):
         return self._parsed(ctx, words)
 
     def _parsed(self, ctx: click.Context, words: list[str]) -> dict[str, Any]:
-        found = click.Context(self, info_name=ctx.info_name, parent=ctx.parent)
-        super().parse_args(found, list(words))
-        return found.params
+        context = click.Context(self, info_name=ctx.info_name, parent=ctx.parent)
+        super().parse_args(context, list(words))
+        return context.params
 
     def _warn_of_options(self, ctx: click.Context, command: list[str]) -> None:
         """What follows a script is the script's, as with sbatch."""
-        known = {name for one in self.get_params(ctx) if isinstance(one, click.Option) for name in one.opts}
-        meant = [word for word in command[1:] if word.partition("=")[0] in known]
+        names = {
+            name
+            for option in self.get_params(ctx)
+            if isinstance(option, click.Option)
+            for name in option.opts
+        }
+        meant = [word for word in command[1:] if word.partition("=")[0] in names]
         if meant:
             note(
                 f"{' '.join(meant)} stands after {command[0]} and goes to it; options of lode stand before it."
@@ -138,15 +143,15 @@ def _looks_run(path: Path, head: bytes) -> bool:
 
 def _as_command(files: list[str]) -> str:
     """What to say of words that are a command; '' if they name a description."""
-    path, words, what = Path(files[0]), shlex.join(files), f"There is no file {files[0]}."
+    path, words, fault = Path(files[0]), shlex.join(files), f"There is no file {files[0]}."
     if files[0] == STDIN:
         return ""
     if path.exists():
         if not path.is_file() or _is_description(path.read_bytes()[:HEAD_BYTES]):
             return ""
-        what = f"{files[0]} is no description, and no script, since it does not begin with #!."
+        fault = f"{files[0]} is no description, and no script, since it does not begin with #!."
         words = f"{'python3' if path.suffix == '.py' else 'sh'} {words}"
-    return f"{what} A command stands after two dashes: lode submit -- {words}."
+    return f"{fault} A command stands after two dashes: lode submit -- {words}."
 
 
 def _begins_script(stream: Any) -> bool:
@@ -217,8 +222,8 @@ def _lines_behind(path: str) -> list[int]:
             head, more = file.read(HEAD_BYTES), file.read(_MORE_BYTES)
     except (OSError, ValueError):
         return []
-    found = _READ_ANYWHERE.search(more)
-    return [(head + more[: found.start()]).count(b"\n") + 1] if found else []
+    match = _READ_ANYWHERE.search(more)
+    return [(head + more[: match.start()]).count(b"\n") + 1] if match else []
 
 
 def _is_folder(path: str) -> bool:
@@ -234,9 +239,9 @@ def add_translation(ctx: click.Context, script: str, label: str) -> None:
     from lodesman.languages.directives.scripts import translate_script, unread_lines
 
     text, params = head_of(script).removeprefix("\ufeff"), ctx.params
-    given = params.get("attributes") or {}
-    found = translate_script(
-        text, PurePosixPath(script).name, given, job_class=params["job_class"], is_folder=_is_folder
+    attributes = params.get("attributes") or {}
+    translation = translate_script(
+        text, PurePosixPath(script).name, attributes, job_class=params["job_class"], is_folder=_is_folder
     )
     for number in unread_lines(text):
         note(f"{label}:{number}: this line stands after the first command, where no batch system reads it.")
@@ -244,26 +249,27 @@ def add_translation(ctx: click.Context, script: str, label: str) -> None:
         note(
             f"{label}:{number}: this line and those behind it are not read: they are behind the first {HEAD_BYTES >> 10} KB."
         )
-    if found is None:
+    if translation is None:
         return
     refused = [
         InvalidRequest(
-            f"{one.option.words} {one.reason}",
-            hint=f"{one.hint} {_GO_ON}".strip(),
-            line=one.option.line,
+            f"{refusal.option.words} {refusal.reason}",
+            hint=f"{refusal.hint} {_GO_ON}".strip(),
+            line=refusal.option.line,
             column=1,
         )
-        for one in found.refusals
+        for refusal in translation.refusals
     ]
     if refused and params["ignore_foreign"]:
-        for one in found.refusals:
-            note(f"{label}:{one.option.line}: ignored: {one.option.words} {one.reason}")
+        for refusal in translation.refusals:
+            note(f"{label}:{refusal.option.line}: ignored: {refusal.option.words} {refusal.reason}")
     if not refused or params["ignore_foreign"]:
-        for said in found.notes:
-            note(f"{label}: {said}")
+        for remark in translation.notes:
+            note(f"{label}: {remark}")
     params |= {
-        "attributes": dict(found.attributes), "hold": params["hold"] or found.hold, "interpreter": found.interpreter,
-        "job_class": params["job_class"] or found.job_class, "literal": found.literal,
+        "attributes": dict(translation.attributes), "hold": params["hold"] or translation.hold,
+        "interpreter": translation.interpreter, "literal": translation.literal,
+        "job_class": params["job_class"] or translation.job_class,
         "refused": () if params["ignore_foreign"] else tuple(refused),
     }  # fmt: skip
 

@@ -94,7 +94,7 @@ def _each_line(name: str) -> Given:
         raise ValueError(
             f"{name} cannot be read: {getattr(fault, 'strerror', None) or 'it is no text'}."
         ) from None
-    values = [one.strip() for one in lines if one.strip()]
+    values = [line.strip() for line in lines if line.strip()]
     if not values:
         raise ValueError(f"{name} has no line.")
     return {"Parameters": values}
@@ -156,8 +156,8 @@ def _keep(context: click.Context, _parameter: click.Parameter, values: tuple[Giv
     """Of a repeated option the last counts."""
     from lodesman.languages.jobs.attributes import overlay
 
-    for one in values:
-        context.params["attributes"] = overlay(context.params.get("attributes", {}), one)
+    for value in values:
+        context.params["attributes"] = overlay(context.params.get("attributes", {}), value)
 
 
 def _keep_all(context: click.Context, parameter: click.Parameter, values: tuple[Given, ...]) -> None:

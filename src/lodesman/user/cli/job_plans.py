@@ -22,10 +22,10 @@ _COHORTS = ("members", ">jobs", "verdict", ">queues", ">of", ">task queue", ">wa
 _FEW = 5
 
 
-def plan_files(session: Session, files: Sequence[str], wanted: Wanted, *, verbose: bool = False) -> int:
+def plan_files(session: Session, files: Sequence[str], options: Wanted, *, verbose: bool = False) -> int:
     """Plan all files; returns the exit code."""
     outcome, refused = Outcome(), False
-    ready = read_all(session, files, wanted, outcome)
+    ready = read_all(session, files, options, outcome)
     if not outcome.faults:
         with patience("The server is working it out."):
             for one, answer in outcome.each(ready, lambda one: session.call(calls.PLAN_JOB, body=one.body)):
@@ -46,8 +46,8 @@ def _show_job(draft: ReadyFile, answer: JobPlan, *, verbose: bool) -> None:
     cohorts = answer.cohorts
     if len(cohorts) == 1:
         who, queue = "It" if cohorts[0].jobs == 1 else "They", cohorts[0].task_queue
-        there = counted(queue.waiting_before, "waiting job")
-        which = "a new task queue" if queue.new else f"task queue {queue.id}, which has {there}"
+        waiting = counted(queue.waiting_before, "waiting job")
+        which = "a new task queue" if queue.new else f"task queue {queue.id}, which has {waiting}"
         click.echo(f"{who} would join {which}.")
         show_explained(cohorts[0], _members(cohorts[0], answer.count), verbose=verbose)
         return
@@ -55,35 +55,35 @@ def _show_job(draft: ReadyFile, answer: JobPlan, *, verbose: bool) -> None:
     if answer.more_cohorts:
         note(f"and {counted(answer.more_cohorts, 'more cohort')}.")
     # The first few that are not `now`, one for each different summary.
-    problems = {one.summary: one for one in reversed(cohorts) if one.verdict != "now"}
-    for one in islice(reversed(problems.values()), _FEW):
+    problems = {cohort.summary: cohort for cohort in reversed(cohorts) if cohort.verdict != "now"}
+    for cohort in islice(reversed(problems.values()), _FEW):
         click.echo()
-        show_verdict(one, _members(one, answer.count))
-        show_suggestions(one.queues.nearest, one.queues.total)
+        show_verdict(cohort, _members(cohort, answer.count))
+        show_suggestions(cohort.queues.nearest, cohort.queues.total)
 
 
 def _first_line(label: str, answer: JobPlan) -> str:
-    what = f"{plain(label)}: {counted(answer.count, 'job')}"
+    jobs = f"{plain(label)}: {counted(answer.count, 'job')}"
     if answer.refusal:
         many = f"no queue could run {answer.verdicts.never:,} of them"
-        return f"{what} would be refused, since {'no queue could run it' if answer.count == 1 else many}."
+        return f"{jobs} would be refused, since {'no queue could run it' if answer.count == 1 else many}."
     held = f", {answer.held:,} of them Held" if answer.held else ""
-    return f"{what} would be submitted{held}, for group {plain(answer.group)}."
+    return f"{jobs} would be submitted{held}, for group {plain(answer.group)}."
 
 
-def _members(one: PlannedCohort, count: int) -> str:
+def _members(cohort: PlannedCohort, count: int) -> str:
     """`The job`, `All 30 members`, `Members 0-4, 7`."""
-    if one.jobs == count:
+    if cohort.jobs == count:
         return "The job" if count == 1 else f"All {count:,} members"
-    return f"{'Member' if one.jobs == 1 else 'Members'} {_ranges(one)}"
+    return f"{'Member' if cohort.jobs == 1 else 'Members'} {_ranges(cohort)}"
 
 
-def _ranges(one: PlannedCohort) -> str:
-    text = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in one.members)
-    return f"{text}, ..." if one.more_members else text
+def _ranges(cohort: PlannedCohort) -> str:
+    text = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in cohort.members)
+    return f"{text}, ..." if cohort.more_members else text
 
 
-def _cohort(one: PlannedCohort) -> list[Cell]:
-    queue, queues = one.task_queue, one.queues
-    first: list[Cell] = [_ranges(one), one.jobs, state(one.verdict), queues.eligible, queues.total]
+def _cohort(cohort: PlannedCohort) -> list[Cell]:
+    queue, queues = cohort.task_queue, cohort.queues
+    first: list[Cell] = [_ranges(cohort), cohort.jobs, state(cohort.verdict), queues.eligible, queues.total]
     return [*first, "new" if queue.new else str(queue.id), queue.waiting_before]

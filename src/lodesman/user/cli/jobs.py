@@ -42,11 +42,11 @@ def show(
     A description has the SubmitPool that its Requirements made; it can be submitted again as it is.
     """
     if description or form:
-        found = session.answer(calls.JOB_DESCRIPTION, JobInForm(job, form))
-        text = plain_lines(found.text)
+        described = session.answer(calls.JOB_DESCRIPTION, JobInForm(job, form))
+        text = plain_lines(described.text)
         click.echo(text, nl=not text.endswith("\n"))
-        if found.jobs > 1:
-            note(f"It is the description of {found.jobs:,} jobs.")
+        if described.jobs > 1:
+            note(f"It is the description of {described.jobs:,} jobs.")
         return
     if origin:
         _show_origins(session, job)
@@ -58,15 +58,19 @@ def show(
 
 def _show_origins(session: Session, job: int) -> None:
     answer = session.answer(calls.JOB_DESCRIPTION, JobInForm(job))
-    found, values = answer.resolution, answer.values | answer.defaults
-    if found is None:
+    resolution, values = answer.resolution, answer.values | answer.defaults
+    if resolution is None:
         note("It has no job class: all that it asks for was in its description.")
         return
-    say(f"job class {found.job_class}, revision {found.revision}" if found.job_class else "no job class")
+    say(
+        f"job class {resolution.job_class}, revision {resolution.revision}"
+        if resolution.job_class
+        else "no job class"
+    )
     origins = (
         dict.fromkeys(answer.values, "command line")
         | dict.fromkeys(answer.defaults, "default")
-        | found.origins
+        | resolution.origins
     )
     rows = ([name, values.get(name, "-"), origin] for name, origin in sorted(origins.items()))
     show_table(("attribute", "value", "from"), rows)
@@ -95,18 +99,18 @@ def _fields(job: JobInFull, *, utc: bool) -> Iterator[tuple[str, Cell]]:
         yield "output", f"{size(job.output_size)}: lode output {job.id}"
 
 
-def _place(one: Job | Attempt) -> str:
+def _place(row: Job | Attempt) -> str:
     """SITE/CE/QUEUE as far as known."""
-    return "/".join(filter(None, (one.site, one.ce, one.queue)))
+    return "/".join(filter(None, (row.site, row.ce, row.queue)))
 
 
-def _attempt(one: Attempt, *, utc: bool) -> list[Cell]:
-    ended = time.time() if one.ended_at is None else one.ended_at
-    ran = None if one.started_at is None else ended - one.started_at
-    memory = megabytes(one.max_rss_mb) if one.max_rss_mb else ""
-    end = "" if one.ended_at is None else ending_of(one)
-    where = [str(one.number), _place(one), one.host or "", str(one.pilot)]
-    return [*where, moment(one.claimed_at, utc=utc), span(ran), span(one.cpu_seconds), memory, end]
+def _attempt(row: Attempt, *, utc: bool) -> list[Cell]:
+    ended = time.time() if row.ended_at is None else row.ended_at
+    ran = None if row.started_at is None else ended - row.started_at
+    memory = megabytes(row.max_rss_mb) if row.max_rss_mb else ""
+    end = "" if row.ended_at is None else ending_of(row)
+    where = [str(row.number), _place(row), row.host or "", str(row.pilot)]
+    return [*where, moment(row.claimed_at, utc=utc), span(ran), span(row.cpu_seconds), memory, end]
 
 
 def _details(event: Event) -> str:
@@ -128,6 +132,6 @@ _EVENTS: Final[Columns[Event]] = table_of(
 @with_session
 def events(session: Session, /, *, job: int, shape: ListShape) -> None:
     """Show what happened to a job, oldest first."""
-    found = session.call(calls.JOB, JobAt(job)).events
-    session.exit_if_json({"events": found})
-    shape.show(_EVENTS, found)
+    rows = session.call(calls.JOB, JobAt(job)).events
+    session.exit_if_json({"events": rows})
+    shape.show(_EVENTS, rows)

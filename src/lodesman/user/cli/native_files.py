@@ -33,25 +33,25 @@ class NativeText(NamedTuple):
 
     def place(self, line: int) -> tuple[str, int]:
         """The file and its line, from 1, of a line of the text."""
-        start, file = [one for one in self.files if one[0] < max(line, 1)][-1]
+        start, file = [start for start in self.files if start[0] < max(line, 1)][-1]
         return file, line - start
 
     def say(self, notices: Iterable[_Notice]) -> None:
         """Print notices at their places."""
-        for one in notices:
-            file, line = self.place(one.line)
-            note(f"{file}:{line}: {one.message}")
+        for notice in notices:
+            file, line = self.place(notice.line)
+            note(f"{file}:{line}: {notice.message}")
 
     def say_faults(self, session: Session, fault: LodesmanError) -> None:
         """For people: print the faults at their places and end the command, by Exit."""
         faults = fault.data.get("faults", ())
         if not faults or session.as_json:
             return
-        for one in faults:
-            found = LodesmanError(one["message"], hint=one.get("hint", ""), **one.get("data", {}))
-            file, line = self.place(found.data.get("line") or 1)
-            found.data["line"] = line if "line" in found.data else None
-            note(placed(file, found))
+        for member in faults:
+            error = LodesmanError(member["message"], hint=member.get("hint", ""), **member.get("data", {}))
+            file, line = self.place(error.data.get("line") or 1)
+            error.data["line"] = line if "line" in error.data else None
+            note(placed(file, error))
         note(fault.hint)
         raise click.exceptions.Exit(exit_code(fault))
 
@@ -71,17 +71,17 @@ def read_native(path: Path) -> NativeText:
 
 def class_names(words: Iterable[str]) -> list[str]:
     """The names of job classes; a folder stands for those in its files."""
-    found: list[str] = []
+    names: list[str] = []
     for word in words:
         is_folder = "/" in word and Path(word).is_dir()
-        found += _CLASS_NAME.findall(read_native(Path(word)).text) if is_folder else [word]
-    return found
+        names += _CLASS_NAME.findall(read_native(Path(word)).text) if is_folder else [word]
+    return names
 
 
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    files = sorted(one for one in path.iterdir() if one.is_file() and not one.name.startswith("."))
+    files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
     if not files:
         raise InvalidRequest(f"There is no file in {path}.")
     return files

@@ -21,12 +21,12 @@ def source_commit(package: Path) -> str:
 
     A wheel or source package has a note of it; in a checkout, known by its project file, git's files say it.
     """
-    found = _read(package / NOTE)
-    if not found and package.parent.name == "src":
+    commit = _read(package / NOTE)
+    if not commit and package.parent.name == "src":
         root = package.parents[1]
         if 'name = "lodesman"' in _read(root / "pyproject.toml"):
-            found = _read(root / NOTE) or _checked_out(root)
-    return found if _COMMIT.fullmatch(found) else ""
+            commit = _read(root / NOTE) or _checked_out(root)
+    return commit if _COMMIT.fullmatch(commit) else ""
 
 
 def _checked_out(root: Path) -> str:
@@ -42,8 +42,8 @@ def _checked_out(root: Path) -> str:
 
 
 def _packed(refs: str, name: str) -> str:
-    found = (line.split(" ") for line in refs.splitlines())
-    return next((words[0] for words in found if words[1:] == [name]), "")
+    lines = (line.split(" ") for line in refs.splitlines())
+    return next((words[0] for words in lines if words[1:] == [name]), "")
 
 
 def _read(path: Path) -> str:

@@ -66,13 +66,13 @@ def output(
     directory are left out.
     """
     choice = taken_choice(options)
-    wanted = chosen(session, merged(ranges), choice)
+    meant = chosen(session, merged(ranges), choice)
     root.mkdir(parents=True, exist_ok=True)
     outputs = _Outputs(
         session=session, root=root, force=force, most_bytes=max_mb << 20, by_number=choice is None
     )
     try:
-        _fetch_all(outputs, wanted)
+        _fetch_all(outputs, meant)
     except (LodesmanError, OSError):
         # What was fetched before is said all the same.
         if outputs.jobs or outputs.faults:
@@ -82,17 +82,17 @@ def output(
     return exit_code_of((fault for _, fault in outputs.faults), some_done=bool(outputs.jobs))
 
 
-def _fetch_all(outputs: _Outputs, wanted: Sequence[Range]) -> None:
+def _fetch_all(outputs: _Outputs, ranges: Sequence[Range]) -> None:
     """Raises NotFound for a single range without output, Unauthorized, Unavailable, OSError."""
-    size_of, silent = total(wanted), outputs.session.as_json
+    size_of, silent = total(ranges), outputs.session.as_json
     with progress("fetching outputs", size_of, shown=size_of >= _BAR_FROM, silent=silent) as outputs.advance:
-        for one in wanted:
+        for span in ranges:
             try:
-                _fetch_range(outputs, one)
+                _fetch_range(outputs, span)
             except NotFound as fault:
-                if len(wanted) == 1:
+                if len(ranges) == 1:
                     raise
-                outputs.faults.append((one.first, fault))
+                outputs.faults.append((span.first, fault))
 
 
 def _report(outputs: _Outputs) -> None:
@@ -107,20 +107,20 @@ def _report(outputs: _Outputs) -> None:
     emit_json({"jobs": rows, "without_output": outputs.without, "errors": errors})
 
 
-def _fetch_range(outputs: _Outputs, wanted: Range) -> None:
+def _fetch_range(outputs: _Outputs, ids: Range) -> None:
     """Raises NotFound for a range without a job, and for a named job without output."""
-    known = False
-    for job in outputs.session.jobs(JobsQuery(first=wanted.first, last=wanted.last, all=True)):
-        known = True
+    is_known = False
+    for job in outputs.session.jobs(JobsQuery(first=ids.first, last=ids.last, all=True)):
+        is_known = True
         if job.output_sha256 or wrote_nothing(job):
             _fetch(outputs, job)
-        elif wanted.size == 1 and outputs.by_number:
+        elif ids.size == 1 and outputs.by_number:
             raise NotFound(lacks_output(job), job=job.id)
         else:
             outputs.without += 1
         outputs.advance(1)
-    if not known:
-        outputs.session.refuse_missing(wanted)
+    if not is_known:
+        outputs.session.refuse_missing(ids)
 
 
 def _fetch(outputs: _Outputs, job: Job) -> None:
@@ -137,9 +137,9 @@ def _fetch(outputs: _Outputs, job: Job) -> None:
             return
     outputs.jobs.append((job.id, directory, done))
     if len(outputs.remarks) < _MOST_SHOWN and done and not wrote_nothing(job):
-        said = (job.message or "") if job.state == JobState.DONE or not done.files else ""
-        if said or not done.files:
-            outputs.remarks[job.id] = said or "Nothing of it could be packed."
+        message = (job.message or "") if job.state == JobState.DONE or not done.files else ""
+        if message or not done.files:
+            outputs.remarks[job.id] = message or "Nothing of it could be packed."
 
 
 def _show(outputs: _Outputs) -> None:
@@ -148,14 +148,14 @@ def _show(outputs: _Outputs) -> None:
             note(f"{directory} is there already; --force fetches it again.")
             continue
         some = done.files or done.left_out or job in outputs.remarks
-        what = f"{counted(done.files, 'file')}, {size(done.bytes)}" if some else "the job wrote nothing"
-        click.echo(f"{plain(directory)}: {what}")
+        content = f"{counted(done.files, 'file')}, {size(done.bytes)}" if some else "the job wrote nothing"
+        click.echo(f"{plain(directory)}: {content}")
         if job in outputs.remarks:
             note(f"job {job}: {plain(outputs.remarks[job])}")
         if done.kept:
             note(f"{directory}: {counted(done.kept, 'other file')} stayed there, not of this output.")
-        for one in done.left_out[:5]:
-            note(f"job {job}: {one['name']} was left out: {one['reason']}.")
+        for member in done.left_out[:5]:
+            note(f"job {job}: {member['name']} was left out: {member['reason']}.")
     if len(outputs.jobs) > _MOST_SHOWN:
         click.echo(f"In all {counted(len(outputs.jobs), 'job')}.")
     if outputs.without:

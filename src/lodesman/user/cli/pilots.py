@@ -153,7 +153,7 @@ def _drain(session: Session, /, *, ids: tuple[Any, ...]) -> None:
     ranges = merged(ids)
     if total(ranges) > _MOST_DRAINED:
         raise InvalidRequest(f"The maximum number of pilots is {_MOST_DRAINED:,} at once.")
-    numbers = [pilot_id for one in ranges for pilot_id in range(one.first, one.last + 1)]
+    numbers = [pilot_id for span in ranges for pilot_id in range(span.first, span.last + 1)]
     answer = session.call(calls.DRAIN, body=DrainBody(numbers))
     if session.as_json:
         emit_json(answer)

@@ -40,18 +40,18 @@ class GateChange(NamedTuple):
 
 def _gate_change(word: str) -> GateChange:
     """SITE:ATTRIBUTE=EXPRESSION. Raises ValueError."""
-    found = _GATE.fullmatch(word)
-    if found is None:
+    match = _GATE.fullmatch(word)
+    if match is None:
         raise ValueError(f"{word[:60]!r} is not SITE:ATTRIBUTE=EXPRESSION, as North:MaxJobs=200.")
-    return GateChange(found["site"], found["name"], found["text"])
+    return GateChange(match["site"], match["name"], match["text"])
 
 
 def _plan_gates(session: Session, gates: Iterable[GateChange], limit: int) -> None:
-    asked: dict[str, dict[str, str]] = {}
-    for one in gates:
-        asked.setdefault(one.site, {})[one.name] = one.text
+    changes: dict[str, dict[str, str]] = {}
+    for gate in gates:
+        changes.setdefault(gate.site, {})[gate.name] = gate.text
     with patience("The server works out two iterations of the director."):
-        answer = session.answer(calls.PLAN_GATES, body=PlanGatesBody(asked, limit=limit))
+        answer = session.answer(calls.PLAN_GATES, body=PlanGatesBody(changes, limit=limit))
     _show_director(answer)
 
 
@@ -239,7 +239,7 @@ def _show_resources(answer: plans.ResourcesPlan, limit: int) -> None:
     if director := answer.director:
         _show_director(director)
         lists += [director.groups, director.queues, director.only_after, director.only_before]
-    longest = max(one.count for one in lists)
+    longest = max(rows.count for rows in lists)
     if longest > limit:
         note(f"There is more: --limit {min(_MOST_LISTED, longest)}.")
 
@@ -257,24 +257,24 @@ def _changes(answer: plans.ResourcesPlan) -> Iterator[list[Cell]]:
             yield [group.change, f"group {group.group}", "", shown(None), shown(None)]
         for name, value in group.values.items():
             yield [group.change, f"group {group.group}", name, shown(value.before), shown(value.after)]
-    for one in answer.types:
-        yield [one.change, f"parameter {one.parameter}", "type", shown(one.before), shown(one.after)]
+    for row in answer.types:
+        yield [row.change, f"parameter {row.parameter}", "type", shown(row.before), shown(row.after)]
 
 
 def _show_task_queues(answer: plans.ResourcesPlan) -> None:
-    found = answer.task_queues
-    changed = found.changed
-    click.echo(f"Task queues: {found.checked:,} with jobs; the eligible queues of {changed.count:,} change.")
+    effect = answer.task_queues
+    changed = effect.changed
+    click.echo(f"Task queues: {effect.checked:,} with jobs; the eligible queues of {changed.count:,} change.")
     rows = (
         [str(row.id), row.owner, row.group, row.jobs, *_effect(row), row.becomes or ""]
         for row in changed.rows
     )
     show_table(_TASK_QUEUES, rows)
-    for kind, count, what in (
-        ("impossible", found.impossible, "would be Held"), ("possible", found.possible, "would be released"),
+    for kind, count, words in (
+        ("impossible", effect.impossible, "would be Held"), ("possible", effect.possible, "would be released"),
     ):  # fmt: skip
         if count.task_queues:
-            click.echo(f"{counted(count.jobs, 'job')} of {counted(count.task_queues, 'task queue')} {what}:")
+            click.echo(f"{counted(count.jobs, 'job')} of {counted(count.task_queues, 'task queue')} {words}:")
             for row in changed.rows:
                 if row.becomes == kind:
                     say(f"  tq {row.id}, {counted(row.jobs, 'job')}: {row.why}")
@@ -286,53 +286,55 @@ def _effect(row: plans.QueueEffect) -> list[Cell]:
 
 def _both(pair: plans.BeforeAfter[Any]) -> list[Cell]:
     """Means to a tenth."""
-    return [number(round(one, 1) if isinstance(one, float) else one) for one in (pair.before, pair.after)]
+    return [
+        number(round(value, 1) if isinstance(value, float) else value) for value in (pair.before, pair.after)
+    ]
 
 
 def _percents(pair: plans.BeforeAfter[float]) -> list[Cell]:
     return [percent(pair.before), percent(pair.after)]
 
 
-def _show_director(found: plans.PlannedIteration) -> None:
+def _show_director(iteration: plans.PlannedIteration) -> None:
     """Two iterations, in few words if they do the same."""
-    pilots = found.pilots
-    if _changes_anything(found):
+    pilots = iteration.pilots
+    if _changes_anything(iteration):
         pairs = (("expected", pilots.expected), ("asked", pilots.asked), ("placed", pilots.placed))
         words = ", ".join(f"{' -> '.join(map(str, _both(pair)))} {name}" for name, pair in pairs)
         click.echo(f"Next iteration of the director, pilots before and after: {words}.")
         groups = [
             [row.group, row.vo, *_both(row.expected), *_both(row.asked), *_both(row.placed)]
-            for row in found.groups.rows
+            for row in iteration.groups.rows
         ]
-        _show_first(_PILOTS, groups, found.groups.count)
+        _show_first(_PILOTS, groups, iteration.groups.count)
     else:
         click.echo(
             f"Next iteration of the director: nothing changes, {counted(pilots.asked.after, 'pilot')} asked and "
             f"{pilots.placed.after:,} placed."
         )
-    limits = [_limit(row) for row in found.limits if row.pilots.after]
+    limits = [_limit(row) for row in iteration.limits if row.pilots.after]
     _show_first(_LIMITS, limits, len(limits))
-    queues = [[path_of(row), *_both(row.pilots), *_both(row.room)] for row in found.queues.rows]
-    _show_first(_QUEUES, queues, found.queues.count)
-    _show_only(found.only_after, "only after the change")
-    _show_only(found.only_before, "only before it")
-    for line in found.assumed:
+    queues = [[path_of(row), *_both(row.pilots), *_both(row.room)] for row in iteration.queues.rows]
+    _show_first(_QUEUES, queues, iteration.queues.count)
+    _show_only(iteration.only_after, "only after the change")
+    _show_only(iteration.only_before, "only before it")
+    for line in iteration.assumed:
         note(f"Assumed: {line}.")
 
 
-def _changes_anything(found: plans.PlannedIteration) -> bool:
-    pilots = found.pilots
+def _changes_anything(iteration: plans.PlannedIteration) -> bool:
+    pilots = iteration.pilots
     pairs: list[plans.BeforeAfter[Any]] = [
         pilots.expected,
         pilots.asked,
         pilots.without_submission_pool,
         pilots.placed,
     ]
-    for row in found.groups.rows:
+    for row in iteration.groups.rows:
         pairs += [row.expected, row.asked, row.placed]
-    for limit in found.limits:
+    for limit in iteration.limits:
         pairs += [limit.count, limit.pilots]
-    return bool(found.queues.count) or any(map(_differ, pairs))
+    return bool(iteration.queues.count) or any(map(_differ, pairs))
 
 
 def _show_first(titles: Sequence[str], rows: Sequence[Sequence[Cell]], count: int) -> None:

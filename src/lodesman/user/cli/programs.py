@@ -59,12 +59,12 @@ def advertise(context: click.Context, /) -> int:
     from lodesman.site.advertise.__main__ import main
 
     session = context.ensure_object(Session)
-    given = {
+    variables = {
         "LODE_SERVER": session.address,
         "LODE_TOKEN_FILE": session.token_file,
         "LODE_CA_FILE": session.ca_file,
     }
-    environ = {**os.environ, **{name: str(value) for name, value in given.items() if value}}
+    environ = {**os.environ, **{name: str(value) for name, value in variables.items() if value}}
     return main(context.args, "lode site advertise", environ=environ, write=_write_advertise)
 
 

@@ -38,12 +38,12 @@ class Pace:
 
 
 @contextmanager
-def patience(what: str, *, seconds: float = 2.0) -> Iterator[None]:
+def patience(text: str, *, seconds: float = 2.0) -> Iterator[None]:
     """Say to a person what goes on, if it takes longer than that."""
     if not is_terminal(sys.stderr):
         yield
         return
-    timer = Timer(seconds, note, (what,))
+    timer = Timer(seconds, note, (text,))
     timer.daemon = True
     timer.start()
     try:
@@ -69,14 +69,14 @@ class _Counted:
 
 @contextmanager
 def progress(
-    what: str, total: int, *, shown: bool, of_bytes: bool = False, silent: bool = False
+    title: str, total: int, *, shown: bool, of_bytes: bool = False, silent: bool = False
 ) -> Iterator[Callable[[int], None]]:
     """The function that counts what is done: a bar for people if `shown`, else lines unless `silent`."""
     if not is_terminal(sys.stderr):
         yield (
             (lambda _: None)
             if silent
-            else _Counted(what, total, words.size if of_bytes else "{:,}".format).add
+            else _Counted(title, total, words.size if of_bytes else "{:,}".format).add
         )
         return
     if not shown:
@@ -86,7 +86,7 @@ def progress(
     from rich.console import Console
 
     count = rich.DownloadColumn() if of_bytes else rich.MofNCompleteColumn()
-    columns = (rich.TextColumn(what, markup=False), rich.BarColumn(), count, rich.TimeRemainingColumn())
+    columns = (rich.TextColumn(title, markup=False), rich.BarColumn(), count, rich.TimeRemainingColumn())
     with rich.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total)
+        task = bar.add_task(title, total=total)
         yield lambda count: bar.advance(task, count)

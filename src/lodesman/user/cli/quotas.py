@@ -124,11 +124,11 @@ def _show_text(session: Session, /, *, names: tuple[str, ...]) -> None:
     """Print quota sets as `lode quota change` reads them, and qconf too."""
     answer = session.answer(calls.QUOTAS)
     for name in names:
-        if name not in {one.name for one in answer.sets}:
+        if name not in {row.name for row in answer.sets}:
             raise NotFound(f"There is no quota set {name}.", hint="lode quota ls lists them.")
-    wanted = QuotaSets([one for one in answer.sets if not names or one.name in names])
-    session.exit_if_json(wanted)
-    write_text("".join(one.text for one in wanted.sets))
+    named = QuotaSets([row for row in answer.sets if not names or row.name in names])
+    session.exit_if_json(named)
+    write_text("".join(row.text for row in named.sets))
 
 
 _RESOURCES: Final[Columns[QuotaResourceRow]] = table_of(
@@ -152,13 +152,14 @@ def _resources(session: Session, /, *, shape: ListShape) -> None:
 
 def _holders(row: BucketRow) -> str:
     used = (
-        f"{one.owner}{f'/{one.project}' if one.project else ''} {row.amount(one.used)}" for one in row.holders
+        f"{holder.owner}{f'/{holder.project}' if holder.project else ''} {row.amount(holder.used)}"
+        for holder in row.holders
     )
     return _first(used, row.more_holders)
 
 
 def _waiters(row: BucketRow | RuleEffect) -> str:
-    return _first((f"{one.owner} {one.jobs:,}" for one in row.owners), row.more_owners)
+    return _first((f"{owner.owner} {owner.jobs:,}" for owner in row.owners), row.more_owners)
 
 
 def _first(names: Iterable[str], more: int) -> str:
@@ -214,13 +215,13 @@ def _plan(session: Session, /, *, file: Path) -> None:
     text.say(answer.notices)
     jobs = f"{answer.limited_now:,} now, {answer.limited_then:,} then"
     say(f"{', '.join(answer.names)}: waiting jobs that limits stop: {jobs}. Nothing was changed.")
-    for what, some in (
+    for effect, some in (
         ("would not start any more", answer.stopped),
         ("would be free to start", answer.freed),
     ):
         if some:
             click.echo()
-            say(f"Waiting jobs that {what}:")
+            say(f"Waiting jobs that {effect}:")
         rows: list[list[Cell]] = [[row.rule, row.task_queues, row.jobs, _waiters(row)] for row in some]
         show_table(("rule", ">task queues", ">jobs", "of"), rows)
     if answer.over:

@@ -109,9 +109,11 @@ class _Sections(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """One list per section."""
         for title, commands in SECTIONS.items():
-            found = [(name, self.get_command(ctx, name)) for name in commands]
+            loaded = [(name, self.get_command(ctx, name)) for name in commands]
             with formatter.section(title):
-                formatter.write_dl([(name, one.get_short_help_str(90)) for name, one in found if one])
+                formatter.write_dl(
+                    [(name, command.get_short_help_str(90)) for name, command in loaded if command]
+                )
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write it as it stands."""
@@ -127,8 +129,8 @@ def _give_examples(command: click.Command, path: tuple[str, ...]) -> None:
         command.epilog = "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
 
 
-def _say_version(context: click.Context, _option: click.Parameter, wanted: bool, /) -> None:
-    if wanted and not context.resilient_parsing:
+def _say_version(context: click.Context, _option: click.Parameter, is_given: bool, /) -> None:
+    if is_given and not context.resilient_parsing:
         from lodesman.user.cli.origin import version_text
 
         click.echo(f"lode {version_text(__version__, Path(__file__).parents[2])}")

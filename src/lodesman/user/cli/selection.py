@@ -47,12 +47,12 @@ def choice_options(command: F) -> F:
 
 def taken_choice(options: dict[str, Any]) -> Selection | None:
     """Take these options out of all; None if none is given."""
-    given = {name: options.pop(name) for name in _NAMES}
-    found = Selection(
-        [JobState(one) for one in given["states"]], given["name"], list(given["submissions"]), given["owner"],
-        given["job_group"], given["job_class"], list(given["where"]),
+    values = {name: options.pop(name) for name in _NAMES}
+    choice = Selection(
+        [JobState(state) for state in values["states"]], values["name"], list(values["submissions"]), values["owner"],
+        values["job_group"], values["job_class"], list(values["where"]),
     )  # fmt: skip
-    return None if found == Selection() else found
+    return None if choice == Selection() else choice
 
 
 def chosen(
@@ -66,36 +66,38 @@ def chosen(
         if not ranges:
             raise click.UsageError(f"Name jobs, or choose them by {CHOICES}.", click.get_current_context())
         return ranges
-    among = tuple(choice.states or states or (JobState(one) for one in STATES if one != JobState.DELETED))
-    found: list[Range] = []
+    among = tuple(
+        choice.states or states or (JobState(state) for state in STATES if state != JobState.DELETED)
+    )
+    spans: list[Range] = []
     numbers: Sequence[int | None] = choice.submissions or (None,)
     for number in numbers:
-        asked = Question(
+        question = Question(
             ranges=ranges, states=among, name=choice.name, owner=choice.owner, submission=number, limit=_ALL,
             job_group=choice.job_group, job_class=choice.job_class, where=tuple(choice.where),
             everyone=number is not None and not choice.owner,
         )  # fmt: skip
-        for job in fetch(session, asked):
-            _add(found, job.id)
-    return _checked(found, choice)
+        for job in fetch(session, question):
+            _add(spans, job.id)
+    return _checked(spans, choice)
 
 
-def _add(found: list[Range], number: int) -> None:
+def _add(spans: list[Range], number: int) -> None:
     """Lists ascend or descend, so a job mostly follows the last."""
-    if found and found[-1].first - 1 <= number <= found[-1].last + 1:
-        found[-1] = Range(min(found[-1].first, number), max(found[-1].last, number))
+    if spans and spans[-1].first - 1 <= number <= spans[-1].last + 1:
+        spans[-1] = Range(min(spans[-1].first, number), max(spans[-1].last, number))
     else:
-        found.append(Range(number, number))
+        spans.append(Range(number, number))
 
 
-def _checked(found: Sequence[Range], choice: Selection) -> tuple[Range, ...]:
-    if not found:
+def _checked(spans: Sequence[Range], choice: Selection) -> tuple[Range, ...]:
+    if not spans:
         who = f"{choice.owner} has" if choice.owner else "You have"
         hint = "See: lode status --jobs, with the same options." + (
             "" if choice.owner or choice.submissions else " Jobs of other users: --owner NAME."
         )
         raise NotFound(f"{who} no such job.", hint=hint)
-    merged = join_ranges(found, beside=True)
+    merged = join_ranges(spans, beside=True)
     if len(merged) > _MOST_RANGES:
         raise TooLarge(
             f"The chosen jobs are in {len(merged):,} separate ranges of ids; the maximum number is {_MOST_RANGES:,}.",
@@ -134,11 +136,13 @@ class Question:
 
     def query(self, within: Range | None, limit: int) -> JobsQuery:
         """The query for one range, or for all jobs."""
-        wanted = self.states or ([] if self.ranges else [one for one in STATES if one != JobState.DELETED])
+        states = self.states or (
+            [] if self.ranges else [state for state in STATES if state != JobState.DELETED]
+        )
         first, last = within or (1, MOST_ID)
         everyone = self.everyone or bool(self.ranges)
         return JobsQuery(
-            first, last, limit, everyone, within is None, state=",".join(wanted), start=self.start,
+            first, last, limit, everyone, within is None, state=",".join(states), start=self.start,
             **self.filters(),
         )  # fmt: skip
 
@@ -212,10 +216,10 @@ def fetch(session: Session, question: Question) -> Some[Job]:
 
 
 def _job_pages(session: Session, question: Question) -> Iterator[Job]:
-    for one in question.ranges or (None,):
-        found = False
-        for job in session.jobs(question.query(one, question.limit + 1)):
-            found = True
+    for within in question.ranges or (None,):
+        is_found = False
+        for job in session.jobs(question.query(within, question.limit + 1)):
+            is_found = True
             yield job
-        if not found and one is not None and one.size == 1 and not question.is_narrow:
-            session.refuse_missing(one)
+        if not is_found and within is not None and within.size == 1 and not question.is_narrow:
+            session.refuse_missing(within)

@@ -84,8 +84,8 @@ def init(*, directory: Path) -> None:
         with (directory / name).open("x") as file:
             file.write(text)
         say(str(directory / name))
-    there = "" if directory == Path() else f"in {directory}: "
-    note(f"Now {there}lode server; and in another terminal {there}lode submit hello.jdl.")
+    where = "" if directory == Path() else f"in {directory}: "
+    note(f"Now {where}lode server; and in another terminal {where}lode submit hello.jdl.")
     note("Larger examples are in the examples folder of the source.")
 
 
@@ -108,25 +108,25 @@ def _check_config(session: Session, /, *, file: Path) -> int:
     from lodesman.server.main.bootstrap import isolation_of
 
     try:
-        found = load_config(file)
+        loaded = load_config(file)
     except InvalidConfig as refused:
         refused.hint = "A server that runs keeps what it has; see: lode config status."
         raise
-    queues = queue_outlooks(found)
-    wrong = list(mistakes(found, queues))
+    queues = queue_outlooks(loaded)
+    wrong = list(mistakes(loaded, queues))
     code = FAILED if wrong else 0
-    isolation = isolation_of(found)
+    isolation = isolation_of(loaded)
     local_pilots = "" if isolation is None else isolation.sentence()
-    doubts = [one.as_dict() for one in set_up_notices(found)]
-    checked = _checked(found, doubts) | {"local_pilots": local_pilots, "queues": queues, "mistakes": wrong}
+    doubts = [notice.as_dict() for notice in set_up_notices(loaded)]
+    checked = _checked(loaded, doubts) | {"local_pilots": local_pilots, "queues": queues, "mistakes": wrong}
     session.exit_if_json({"file": str(file), **checked}, code)
     _show_checked(checked)
-    rows = [(one.queue, joined(one.vos), one.pilots) for one in queues]
+    rows = [(row.queue, joined(row.vos), row.pilots) for row in queues]
     show_table(("queue", "VOs", "pilots"), rows, apart=True)
     for notice in checked["notices"]:
         note(f"notice: {located(**notice)}")
-    for one in wrong:
-        note(f"{one}.")
+    for mistake in wrong:
+        note(f"{mistake}.")
     if local_pilots:
         note(local_pilots)
     may = "can be read, and may not work as it is: see the notices" if doubts else "is good"
@@ -134,14 +134,14 @@ def _check_config(session: Session, /, *, file: Path) -> int:
     return code
 
 
-def _checked(found: ServerConfig, doubts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _checked(loaded: ServerConfig, doubts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What a configuration says, in its own names."""
-    resources = found.resources
+    resources = loaded.resources
     return {
-        "url": found.url,
-        "data": str(found.data),
-        "resource_files": [str(path) for path in found.resource_files],
-        "gridengine_files": [str(path) for path in found.native_files],
+        "url": loaded.url,
+        "data": str(loaded.data),
+        "resource_files": [str(path) for path in loaded.resource_files],
+        "gridengine_files": [str(path) for path in loaded.native_files],
         "vos": sorted(resources.vos),
         "groups": {name: group.share for name, group in sorted(resources.groups.items())},
         "sites": {
@@ -149,8 +149,8 @@ def _checked(found: ServerConfig, doubts: Sequence[dict[str, Any]]) -> dict[str,
             for name, site in resources.tree.sites.items()
         },
         "submission_pools": {
-            name: {"serves": [one for names in pool.scope for one in names], "handled_by": pool.elsewhere}
-            for name, pool in found.director.pools.items()
+            name: {"serves": [name for names in pool.scope for name in names], "handled_by": pool.elsewhere}
+            for name, pool in loaded.director.pools.items()
         },
         "notices": [*(notice.as_dict() for notice in resources.notices), *doubts],
     }
@@ -186,23 +186,23 @@ def _configuration_status(session: Session, /) -> int:
 
     Exit code 1 if the files, as they are now, are refused.
     """
-    found = session.call(calls.CONFIGURATION)
-    code = 0 if found.refused_at is None else FAILED
-    session.exit_if_json(found, code)
-    now = found.loaded_at + found.age_seconds
+    answer = session.call(calls.CONFIGURATION)
+    code = 0 if answer.refused_at is None else FAILED
+    session.exit_if_json(answer, code)
+    now = answer.loaded_at + answer.age_seconds
     fields = {
-        "files": joined(found.files),
-        "in use for": age(found.loaded_at, now),
-        "read again": counted(found.reloads, "time"),
-        "refused": counted(found.refusals, "time"),
+        "files": joined(answer.files),
+        "in use for": age(answer.loaded_at, now),
+        "read again": counted(answer.reloads, "time"),
+        "refused": counted(answer.refusals, "time"),
     }
-    if found.refused_at is not None:
-        fields["last refused"] = f"{age(found.refused_at, now)} ago; what was there before is in use"
-    if found.at_next_start:
-        fields["at the next start"] = joined(found.at_next_start)
+    if answer.refused_at is not None:
+        fields["last refused"] = f"{age(answer.refused_at, now)} ago; what was there before is in use"
+    if answer.at_next_start:
+        fields["at the next start"] = joined(answer.at_next_start)
     show_fields(fields.items())
-    note_all(found.faults)
-    note_all(found.notices, "notice: ")
+    note_all(answer.faults)
+    note_all(answer.notices, "notice: ")
     return code
 
 

@@ -67,42 +67,42 @@ def gate(session: Session, /, *, name: str, day: bool) -> None:
     """
     from lodesman.wire.site_ads import SiteAt
 
-    found = session.answer(calls.SITE_GATE, SiteAt(name))
-    show_fields(_facts(found))
-    if found.ad is None:
+    answer = session.answer(calls.SITE_GATE, SiteAt(name))
+    show_fields(_facts(answer))
+    if answer.ad is None:
         return
-    if found.clauses:
+    if answer.clauses:
         from lodesman.user.cli.explanations import CLAUSE_TITLES, clause_cells
 
         say("")
-        show_table(CLAUSE_TITLES, map(clause_cells, found.clauses))
+        show_table(CLAUSE_TITLES, map(clause_cells, answer.clauses))
     say("")
-    show_table(_DAY, map(_entry, found.day if day else found.day[:_NEWEST]))
-    if len(found.day) > _NEWEST and not day:
-        note(f"{counted(len(found.day) - _NEWEST, 'ad')} more of the last day: --day.")
-    if found.notice:
-        note(f"{found.notice}.")
+    show_table(_DAY, map(_entry, answer.day if day else answer.day[:_NEWEST]))
+    if len(answer.day) > _NEWEST and not day:
+        note(f"{counted(len(answer.day) - _NEWEST, 'ad')} more of the last day: --day.")
+    if answer.notice:
+        note(f"{answer.notice}.")
 
 
-def _facts(found: GateInFull) -> list[tuple[str, Cell]]:
+def _facts(answer: GateInFull) -> list[tuple[str, Cell]]:
     """Field and value."""
-    room = "any number" if found.ad is None else f"{counted(found.room, 'pilot')}"
+    room = "any number" if answer.ad is None else f"{counted(answer.room, 'pilot')}"
     facts: list[tuple[str, Cell]] = [
-        ("site", found.site),
-        ("gate", f"shut: {found.shut}" if found.shut else f"open, for {room} more"),
+        ("site", answer.site),
+        ("gate", f"shut: {answer.shut}" if answer.shut else f"open, for {room} more"),
     ]
-    if found.ad is None:
+    if answer.ad is None:
         return [
             *facts,
             ("ad", "none: the site never advertised, only its configured limits hold"),
-            ("pilots", found.pilots),
+            ("pilots", answer.pilots),
         ]
     return [
         *facts,
-        ("mode", found.mode.value),
-        ("ad", _ad(found.ad, found.at)),
-        *((one.name, one.value) for one in found.values if one.value != "undefined"),
-        ("pilots", f"{found.pilots:,}, of which the ad does not show {found.matched:,}"),
+        ("mode", answer.mode.value),
+        ("ad", _ad(answer.ad, answer.at)),
+        *((value.name, value.value) for value in answer.values if value.value != "undefined"),
+        ("pilots", f"{answer.pilots:,}, of which the ad does not show {answer.matched:,}"),
     ]
 
 

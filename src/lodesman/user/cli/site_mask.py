@@ -79,12 +79,12 @@ def _closed_text(answer: SiteClosed) -> str:
 
 
 def _replaced(answer: SiteClosed) -> str:
-    found = answer.replaced
-    if found is UNSET:
+    closing = answer.replaced
+    if closing is UNSET:
         return ""
-    ends = "" if found.until is None else f" until {utc(found.until)}"
+    ends = "" if closing.until is None else f" until {utc(closing.until)}"
     instead = "would replace" if answer.dry_run else "replaces"
-    return f" This {instead} what was announced: closed from {utc(found.start)}{ends}: {found.reason}"
+    return f" This {instead} what was announced: closed from {utc(closing.start)}{ends}: {closing.reason}"
 
 
 @click.command("open")
@@ -99,20 +99,20 @@ def open_site(session: Session, /, *, names: tuple[str, ...]) -> None:
     stay = f"; {counted(answer.staying, 'pilot')} can stay" if answer.staying else ""
     cancelled = " after all" if answer.is_ahead(time.time()) else ""
     say(f"{path_of(answer)} is open{cancelled}: {counted(answer.queues, 'queue')}{stay}.")
-    for one in answer.still_closed:
-        note(f"{path_of(one)} stays {_closing_text(one)}")
+    for closing in answer.still_closed:
+        note(f"{path_of(closing)} stays {_closing_text(closing)}")
 
 
 def note_closed(closings: Iterable[Closing] | UnsetType) -> None:
     """Say what is closed and going to be, each once."""
     closings = () if closings is UNSET else closings
-    for text in dict.fromkeys(f"{path_of(one)} is {_closing_text(one)}" for one in closings):
+    for text in dict.fromkeys(f"{path_of(closing)} is {_closing_text(closing)}" for closing in closings):
         note(text)
 
 
-def _closing_text(one: Closing) -> str:
-    if one.is_ahead(time.time()):
-        return one.text_at(time.time())
-    until = "" if one.until is None else f" until {utc(one.until)}"
-    kept = " (pilots stay)" if one.keep_pilots else ""
-    return f"closed by {one.closed_by} since {utc(one.start)}{until}{kept}: {one.reason}"
+def _closing_text(closing: Closing) -> str:
+    if closing.is_ahead(time.time()):
+        return closing.text_at(time.time())
+    until = "" if closing.until is None else f" until {utc(closing.until)}"
+    kept = " (pilots stay)" if closing.keep_pilots else ""
+    return f"closed by {closing.closed_by} since {utc(closing.start)}{until}{kept}: {closing.reason}"

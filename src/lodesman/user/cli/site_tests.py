@@ -54,7 +54,7 @@ def test_site(
     where = {"path": f"{names[0]}/{below}"} if below else named(names)
     test = session.call(calls.TEST_SITE, body=SiteTestBody(**where, seconds=float(timeout)))
     test = _follow(session, test)
-    failed = sum(one.result == "failed" for one in test.checks)
+    failed = sum(row.result == "failed" for row in test.checks)
     code = 1 if failed else 0
     session.exit_if_json(test, code)
     _show(test, failed, shape)
@@ -107,6 +107,6 @@ def _show(test: SiteTest, failed: int, shape: ListShape) -> None:
         note(f"{counted(test.left_out, 'queue')} more: test a CE of it, or a queue.")
     if test.state == "stopped":
         note("The test was stopped before its end.")
-    unknown = sum(one.result == "unknown" for one in test.checks)
+    unknown = sum(row.result == "unknown" for row in test.checks)
     also = f", {unknown} unknown" if unknown else ""
     note(f"{test.path}: {counted(len(test.checks), 'check')}, {failed} failed{also}.")

@@ -66,7 +66,9 @@ _SITES: Final[Columns[SiteRow]] = table_of(
     Column("ad", "age", lambda row: None if row.ad_at is UNSET else row.ad_at, _ad, "ad"),
     Column("closed", "text", lambda row: _parts(row.closed)),
     Column("to_be_closed", "text", lambda row: _parts(row.announced or ())),
-    Column("failing", "text", lambda row: ", ".join(f"{one.ce}/{one.queue}" for one in row.failing)),
+    Column(
+        "failing", "text", lambda row: ", ".join(f"{failing.ce}/{failing.queue}" for failing in row.failing)
+    ),
 )
 
 
@@ -89,12 +91,12 @@ def _list_sites(session: Session, /, *, shape: ListShape) -> None:
         note("No site is configured; see: lode init.")
     note_closed(answer.closed)
     note_closed(answer.announced)
-    _note_failing(one for row in answer.sites for one in row.failing)
+    _note_failing(failing for row in answer.sites for failing in row.failing)
 
 
 def _parts(closings: Sequence[Closing]) -> str:
-    parts = ", ".join("/".join(filter(None, (one.ce, one.queue))) for one in closings)
-    return parts if all(one.ce for one in closings) else "all"
+    parts = ", ".join("/".join(filter(None, (closing.ce, closing.queue))) for closing in closings)
+    return parts if all(closing.ce for closing in closings) else "all"
 
 
 @site.command("show")
@@ -124,23 +126,33 @@ def _list_queues(session: Session, /, *, origin: bool, site_name: str, vo: str, 
     """List the queues that your VO may use, with their effective parameters; each parameter is a column of its own name."""
     if origin and shape != ListShape():
         raise click.UsageError("--origin shows a row for each parameter: no --columns, --sort, --format.")
-    found = session.whole(calls.QUEUES, QueuesQuery(vo, origin), "queues").queues
-    found = [row for row in found if site_name in ("", row.site)]
-    session.exit_if_json({"queues": found})
+    queues = session.whole(calls.QUEUES, QueuesQuery(vo, origin), "queues").queues
+    queues = [row for row in queues if site_name in ("", row.site)]
+    session.exit_if_json({"queues": queues})
     if origin:
-        _show_origins(found)
+        _show_origins(queues)
     else:
-        _show_queues(found, shape)
-    if not found:
+        _show_queues(queues, shape)
+    if not queues:
         note("There is no such queue.")
 
 
 def _show_origins(queues: Sequence[UsableQueue]) -> None:
-    rows = [(path_of(row), name, one) for row in queues for name, one in sorted(row.parameters.items())]
-    directory = directory_of(one.file or "" for _, _, one in rows)
+    rows = [
+        (path_of(row), name, parameter)
+        for row in queues
+        for name, parameter in sorted(row.parameters.items())
+    ]
+    directory = directory_of(parameter.file or "" for _, _, parameter in rows)
     cells = (
-        [path, name, shown(one.value), one.level, written_at(one.file or "", one.line or 0, directory)]
-        for path, name, one in rows
+        [
+            path,
+            name,
+            shown(value.value),
+            value.level,
+            written_at(value.file or "", value.line or 0, directory),
+        ]
+        for path, name, value in rows
     )
     show_table(("queue", "parameter", "value", "level", "written at"), cells)
     _note_directory(directory)
@@ -148,13 +160,13 @@ def _show_origins(queues: Sequence[UsableQueue]) -> None:
 
 def _show_queues(queues: Sequence[UsableQueue], shape: ListShape) -> None:
     used = [name for name in _MAIN_PARAMETERS if any(name in row.parameters for row in queues)]
-    closed = [one for row in queues for one in row.closed]
-    announced = [one for row in queues for one in row.announced or ()]
+    closed = [closing for row in queues for closing in row.closed]
+    announced = [closing for row in queues for closing in row.announced or ()]
     failing = [row.failing for row in queues if row.failing is not UNSET]
-    known = _queue_columns(queues, used)
-    shape.check(known)
+    columns = _queue_columns(queues, used)
+    shape.check(columns)
     more = (*(["closed"] if closed else []), *(["breaker"] if failing else []))
-    shape.show(known, queues, ("queue", *map(str.lower, used), "others", "pilots", *more))
+    shape.show(columns, queues, ("queue", *map(str.lower, used), "others", "pilots", *more))
     note_closed([*closed, *announced])
     _note_failing(failing)
 
@@ -175,7 +187,7 @@ def _queue_columns(queues: Sequence[UsableQueue], used: Sequence[str]) -> Column
 def _parameter_column(name: str, queues: Sequence[UsableQueue]) -> Column[UsableQueue]:
     """It is sorted as numbers if all are."""
     values = [row.parameters[name].value for row in queues if name in row.parameters]
-    if all(isinstance(one, int | float) and not isinstance(one, bool) for one in values):
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return Column(
             name.lower(), "id", lambda row: row.parameters[name].value if name in row.parameters else None
         )
@@ -188,7 +200,11 @@ def _parameter_column(name: str, queues: Sequence[UsableQueue]) -> Column[Usable
 
 def _others(row: UsableQueue, used: Sequence[str]) -> str:
     """The parameters without a column of their own."""
-    values = ((name, shown(one.value)) for name, one in sorted(row.parameters.items()) if name not in used)
+    values = (
+        (name, shown(parameter.value))
+        for name, parameter in sorted(row.parameters.items())
+        if name not in used
+    )
     return " ".join(f"{name}={text}" for name, text in values)
 
 
@@ -236,39 +252,45 @@ def _show_queue(session: Session, /, *, names: tuple[str, ...], origin: bool, vo
 
 def _show_node(session: Session, query: NodeQuery, *, origin: bool, kind: str = "") -> None:
     """Raises UsageError for a node of another kind."""
-    found = session.call(calls.RESOURCES, query)
-    if kind not in ("", found.kind):
-        raise click.UsageError(f"{query.path or query.site} is a {found.kind}; see: lode site show")
-    session.exit_if_json(found)
-    rows = [(path_of(found), one) for one in found.parameters]
-    rows += [row for child in found.below for row in _rows_below(child, found.site)]
-    directory = directory_of(said.file for _, one in rows for said in one.said)
+    node = session.call(calls.RESOURCES, query)
+    if kind not in ("", node.kind):
+        raise click.UsageError(f"{query.path or query.site} is a {node.kind}; see: lode site show")
+    session.exit_if_json(node)
+    rows = [(path_of(node), parameter) for parameter in node.parameters]
+    rows += [row for child in node.below for row in _rows_below(child, node.site)]
+    directory = directory_of(word.file for _, parameter in rows for word in parameter.said)
     titles = ("of", "parameter", "value", "level", "written at", "instead of")
-    chosen = slice(1 if found.kind == "Queue" else 0, None if origin else 3)
-    show_table(titles[chosen], ([name, *_origin(one, directory)][chosen] for name, one in rows))
+    chosen = slice(1 if node.kind == "Queue" else 0, None if origin else 3)
+    show_table(titles[chosen], ([name, *_origin(parameter, directory)][chosen] for name, parameter in rows))
     if origin:
         _note_directory(directory)
-    note_closed(found.closings)
-    if not found.allowed:
-        note(f"VO {found.vo} may not use it: see the parameter VO.")
+    note_closed(node.closings)
+    if not node.allowed:
+        note(f"VO {node.vo} may not use it: see the parameter VO.")
 
 
 def _rows_below(node: NodeBelow, site: str) -> Iterator[tuple[str, Parameter]]:
     """What a CE or queue does not merely inherit, then its queues."""
-    for one in node.parameters:
-        yield path_of(node).removeprefix(f"{site}/"), one
+    for parameter in node.parameters:
+        yield path_of(node).removeprefix(f"{site}/"), parameter
     for child in node.below:
         yield from _rows_below(child, site)
 
 
-def _origin(one: Parameter, directory: str) -> list[Cell]:
+def _origin(parameter: Parameter, directory: str) -> list[Cell]:
     """The value, the levels and places that count, and what others say."""
-    places = [(said, written_at(said.file, said.line, directory)) for said in one.said]
-    counting = dict.fromkeys(place for said, place in places if said.counts and place)
-    others = (f"{shown(said.value)} ({said.level}, {place})" for said, place in places if not said.counts)
-    written = ", ".join(counting) or (f"made of {one.made_of}" if one.made_of else "")
-    value = " ".join(filter(None, (shown(one.value), one.unit)))
-    return [one.name, value, " + ".join(one.levels) or one.level, written, "; ".join(others)]
+    places = [(word, written_at(word.file, word.line, directory)) for word in parameter.said]
+    counting = dict.fromkeys(place for word, place in places if word.counts and place)
+    others = (f"{shown(word.value)} ({word.level}, {place})" for word, place in places if not word.counts)
+    written = ", ".join(counting) or (f"made of {parameter.made_of}" if parameter.made_of else "")
+    value = " ".join(filter(None, (shown(parameter.value), parameter.unit)))
+    return [
+        parameter.name,
+        value,
+        " + ".join(parameter.levels) or parameter.level,
+        written,
+        "; ".join(others),
+    ]
 
 
 def directory_of(files: Iterable[str]) -> str:
@@ -295,12 +317,12 @@ def _note_directory(directory: str) -> None:
 def _note_failing(queues: Iterable[FailingQueue]) -> None:
     """Queues that fail alike share a line."""
     alike: dict[str, list[FailingQueue]] = {}
-    for one in queues:
-        alike.setdefault(one.order or f"the last pilots did not start: {one.reason}", []).append(one)
-    for text, found in alike.items():
-        first = found[0]
-        others = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        tried = [max(0.0, one.retry_at - time.time()) for one in found if one.retry_at is not None]
+    for row in queues:
+        alike.setdefault(row.order or f"the last pilots did not start: {row.reason}", []).append(row)
+    for text, rows in alike.items():
+        first = rows[0]
+        others = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+        tried = [max(0.0, row.retry_at - time.time()) for row in rows if row.retry_at is not None]
         again = (
             ""
             if not tried

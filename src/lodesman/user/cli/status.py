@@ -51,7 +51,7 @@ _OF_OTHERS = "; --all shows those of others that you may see."
 @filter_option("--site", about="Whose last attempt was at this site.")
 @filter_option("--cause", about="Whose last attempt failed by this cause.")
 @click.option(
-    "--reason", type=click.Choice([one.value for one in MainReason]), metavar="WORD",
+    "--reason", type=click.Choice([reason.value for reason in MainReason]), metavar="WORD",
     callback=lambda _context, _option, word: word or "",
     help="That wait for this reason (see: lode tq reasons).",
 )  # fmt: skip
@@ -112,23 +112,23 @@ def _none(question: Question) -> str:
 
 
 def _list_submissions(session: Session, question: Question, shape: ListShape) -> None:
-    found, counts = fetch_submissions(session, question), Counter[str]()
-    rows = job_columns.counting(found, counts)
+    listed, counts = fetch_submissions(session, question), Counter[str]()
+    rows = job_columns.counting(listed, counts)
     if session.as_json:
-        emit_json_rows("submissions", rows, lambda: {"more": found.more, "counts": counts})
+        emit_json_rows("submissions", rows, lambda: {"more": listed.more, "counts": counts})
         return
     shape.show(
         job_columns.SUBMISSIONS,
         rows,
         _usual_submissions(question),
     )
-    if not found.count:
+    if not listed.count:
         note(_none(question))
     if shape.is_table:
-        say(f"{'In these' if found.more or question.is_narrow else 'In all'}: {states(counts)}.")
+        say(f"{'In these' if listed.more or question.is_narrow else 'In all'}: {states(counts)}.")
         if counts[JobState.HELD]:
             note(f"Why jobs are Held: lode status --jobs --state Held{' --all' if question.everyone else ''}")
-    if found.more:
+    if listed.more:
         note(f"There are older ones: --limit {question.limit * 10}.")
 
 
@@ -156,11 +156,11 @@ def _frame(
 
 
 def _list_jobs(session: Session, question: Question, shape: ListShape) -> None:
-    found = fetch(session, question)
+    listed = fetch(session, question)
     if session.as_json:
-        emit_json_rows("jobs", found, lambda: {"more": found.more, **_counts(session, question)})
+        emit_json_rows("jobs", listed, lambda: {"more": listed.more, **_counts(session, question)})
         return
-    rows = iter(found)
+    rows = iter(listed)
     first = list(islice(rows, PORTION))
     if not first:
         is_named = question.ranges and not question.is_narrow
@@ -168,10 +168,10 @@ def _list_jobs(session: Session, question: Question, shape: ListShape) -> None:
     shape.show(job_columns.JOBS, chain(first, rows), _usual_jobs(question, first))
     if shape.is_table and (counts := _counts(session, question)):
         say(f"In all: {states(counts['counts'])}.")
-    if found.more and found.last and question.ranges:
-        rest = Range(found.last.id + 1, question.ranges[-1].last)
+    if listed.more and listed.last and question.ranges:
+        rest = Range(listed.last.id + 1, question.ranges[-1].last)
         note(f"There are more: lode status {rest}, or --limit {question.limit * 10}.")
-    elif found.more:
+    elif listed.more:
         note(f"There are older ones: --limit {question.limit * 10}.")
 
 

@@ -74,20 +74,20 @@ def submit(
     first command hold options of this command, which options of the command line override. Small files here that the
     command names go along, and are shown; other files and folders by --files.
     """
-    wanted = Wanted(**options)
+    draft_options = Wanted(**options)
     if dry_run:
         from lodesman.user.cli.job_plans import plan_files
 
-        return plan_files(session, files, wanted, verbose=verbose)
+        return plan_files(session, files, draft_options, verbose=verbose)
     outcome = Outcome()
-    ready = read_all(session, files, wanted, outcome)
+    ready = read_all(session, files, draft_options, outcome)
     if not outcome.faults:
         _send_all(session, ready, outcome, request_id)
     if wait and outcome.made and not outcome.faults:
         from lodesman.user.cli.waiting import Until, wait_for
 
         waited, code = wait_for(
-            session, parse_ranges(one["jobs"] for one in outcome.made), Until(answered=True)
+            session, parse_ranges(row["jobs"] for row in outcome.made), Until(answered=True)
         )
         return outcome.finish(session, "submissions", waited=waited) or code
     return outcome.finish(session, "submissions")
@@ -95,10 +95,10 @@ def submit(
 
 def _send_all(session: Session, ready: Sequence[ReadyFile], outcome: Outcome, request_id: str) -> None:
     inputs = _local_files(ready)
-    files = measure(path for found in inputs for path in found.values())
+    files = measure(path for paths in inputs for path in paths.values())
     whole = list[ReadyFile]()
-    for number, (one, found) in enumerate(zip(ready, inputs, strict=True), 1):
-        sandboxes = {name: files[path] for name, path in found.items()}
+    for number, (one, paths) in enumerate(zip(ready, inputs, strict=True), 1):
+        sandboxes = {name: files[path] for name, path in paths.items()}
         # A repeated call does no harm then.
         repeatable = f"{request_id}/{number}" if request_id else str(uuid.uuid4())
         body = replace(one.body, sandboxes=sandboxes, request_id=repeatable)
@@ -125,16 +125,18 @@ def _send_all(session: Session, ready: Sequence[ReadyFile], outcome: Outcome, re
             note(f"{one.label}: Held until released: lode release {ids}")
         elif answer.held:
             few = f"{answer.held:,} of {counted(answer.count, 'job')} {'is' if answer.held == 1 else 'are'}"
-            what = "It is" if answer.count == 1 else few
-            note(f"{one.label}: {what} Held, since no queue could run it. See: lode why {ids.first}")
+            which = "It is" if answer.count == 1 else few
+            note(f"{one.label}: {which} Held, since no queue could run it. See: lode why {ids.first}")
 
 
 def _local_files(ready: Sequence[ReadyFile]) -> list[Mapping[str, Path]]:
     """The files of each draft by name; folders are packed."""
-    if all(isinstance(path, Path) for one in ready for path in one.inputs.values()):
-        return [{name: path for name, path in one.inputs.items() if isinstance(path, Path)} for one in ready]
+    if all(isinstance(path, Path) for draft in ready for path in draft.inputs.values()):
+        return [
+            {name: path for name, path in draft.inputs.items() if isinstance(path, Path)} for draft in ready
+        ]
     scratch = scratch_folder()
-    return [packed(one.inputs, scratch) for one in ready]
+    return [packed(draft.inputs, scratch) for draft in ready]
 
 
 def _trial(body: SubmitBody) -> SubmitBody:
@@ -142,8 +144,8 @@ def _trial(body: SubmitBody) -> SubmitBody:
 
 
 def _upload(session: Session, files: Mapping[Path, InputBody]) -> None:
-    found = distinct(files)
-    size = sum(one.size for _, one in found.values())
-    large = size > LARGE_BYTES or len(found) > MANY_FILES
+    contents = distinct(files)
+    size = sum(body.size for _, body in contents.values())
+    large = size > LARGE_BYTES or len(contents) > MANY_FILES
     with progress("uploading", size, shown=large, of_bytes=True, silent=session.as_json) as advance:
         upload(session, files, advance)

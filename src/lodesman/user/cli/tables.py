@@ -112,10 +112,10 @@ def note(text: str) -> None:
     click.echo(f"lode: {plain(text)}", err=True)
 
 
-def note_all(remarks: Iterable[Remark], what: str = "") -> None:
+def note_all(remarks: Iterable[Remark], before: str = "") -> None:
     """Faults or notices of a configuration, one a line."""
-    for one in remarks:
-        note(what + located(one.message, one.source, one.section, one.line))
+    for remark in remarks:
+        note(before + located(remark.message, remark.source, remark.section, remark.line))
 
 
 def say(text: str) -> None:
@@ -181,9 +181,9 @@ def text_table(
     """Aligned lines; cells beyond `_WIDEST` are cut. `widths`: of the portion above, empty for the first."""
     texts = [] if widths else [[title.removeprefix(">").upper() for title in titles]]
     texts += [[_fitting(cell).text for cell in row] for row in rows]
-    found = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    widths = found if widths is None else widths
-    widths[:] = map(max, widths or found, found)
+    needed = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    widths = needed if widths is None else widths
+    widths[:] = map(max, widths or needed, needed)
     for row in texts:
         cells = [
             text.rjust(width) if title.startswith(">") else text.ljust(width)

@@ -27,7 +27,7 @@ def named_files(words: Iterable[str]) -> tuple[list[str], str]:
     In a word with blanks, perhaps a command of a shell, only plain files count. Numbers are no names: `sleep 3` means
     seconds.
     """
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     left = ""
     for word in words:
         is_text = any(mark.isspace() for mark in word)
@@ -35,10 +35,10 @@ def named_files(words: Iterable[str]) -> tuple[list[str], str]:
         for part in parts:
             kind = _kind_here(part)
             if kind == "small":
-                found[part] = None
+                names[part] = None
             elif kind and not is_text:
                 left = left or part
-    return list(found), left
+    return list(names), left
 
 
 def _kind_here(word: str) -> str:
@@ -57,13 +57,13 @@ def _kind_here(word: str) -> str:
 
 
 def pick(
-    command: Sequence[str], script: str, asked: Sequence[str], *, named_only: bool
+    command: Sequence[str], script: str, named: Sequence[str], *, named_only: bool
 ) -> tuple[str, FilePicker]:
     """The program as the job finds it, and what goes along, which is said. Raises InvalidRequest."""
     if not script:
         _refuse_line(command)
     picker = FilePicker()
-    for word in asked:
+    for word in named:
         picker.add_word(word)
     program, words = command[0], command[1:]
     if script:
@@ -74,22 +74,22 @@ def pick(
         program = str(PurePosixPath(program))
     if named_only:
         return program, picker
-    found, left = named_files(words)
+    files, left = named_files(words)
     chosen = _names_of(picker.inputs())
     if left and not any(
-        one == str(PurePosixPath(left)) or one.startswith(f"{PurePosixPath(left)}/") for one in chosen
+        name == str(PurePosixPath(left)) or name.startswith(f"{PurePosixPath(left)}/") for name in chosen
     ):
-        what = "a folder" if Path(left).is_dir() else f"a file of {size(Path(left).stat().st_size)}"
+        kind = "a folder" if Path(left).is_dir() else f"a file of {size(Path(left).stat().st_size)}"
         raise InvalidRequest(
-            f"The command names {left}, which is {what} here, and no node has it.",
+            f"The command names {left}, which is {kind} here, and no node has it.",
             hint=f"Take it along (--files {left}), or take nothing along that the command names (--no-files).",
         )
-    new = [one for one in found if str(PurePosixPath(one)) not in chosen]
-    for one in new:
-        picker.add(Path(one))
+    new = [name for name in files if str(PurePosixPath(name)) not in chosen]
+    for name in new:
+        picker.add(Path(name))
     if new:
         many = counted(len(new), "file")
-        bytes_ = size(sum(Path(one).stat().st_size for one in new))
+        bytes_ = size(sum(Path(name).stat().st_size for name in new))
         note(f"The job takes along {', '.join(new[:5])}{', ...' if len(new) > 5 else ''} ({many}, {bytes_}).")
     return program, picker
 
@@ -106,24 +106,24 @@ def note_left_behind(script: str, folder: Path, picker: FilePicker, keep: Sequen
     """Say which files a script names and does not write (`keep`, `>`), though no node has them."""
     with Path(script).open("rb") as file:
         lines = file.read(_SCRIPT_BYTES).decode("utf-8", "replace").splitlines()
-    text = _WRITTEN.sub(" ", "\n".join(one for one in lines if not one.lstrip().startswith("#")))
-    words = dict.fromkeys(one.removeprefix("./") for one in _BETWEEN.split(text))
+    text = _WRITTEN.sub(" ", "\n".join(line for line in lines if not line.lstrip().startswith("#")))
+    words = dict.fromkeys(word.removeprefix("./") for word in _BETWEEN.split(text))
     sent = {Path(script).name, *keep, *_names_of(picker.inputs())}
     left = [
-        one
-        for one in islice(words, _MOST_WORDS)
-        if one not in sent and "/" not in one and _is_file_in(folder, one)
+        word
+        for word in islice(words, _MOST_WORDS)
+        if word not in sent and "/" not in word and _is_file_in(folder, word)
     ]
     if not left:
         return
-    files, one = " ".join(f"--files {shlex.quote(name)}" for name in left[:_FEW]), len(left) == 1
+    files = " ".join(f"--files {shlex.quote(name)}" for name in left[:_FEW])
     where, how = "in this folder", f"add {files}"
     if folder != Path():
         where = f"beside it in {folder}"
         how = f"submit it there (cd {shlex.quote(str(folder))}), and add {files}"
-    more = ", ..." if len(left) > _FEW else ""
-    note(f"{Path(script).name} names {', '.join(left[:_FEW])}{more}, which {'is' if one else 'are'} {where} "
-         f"but {'is' if one else 'are'} not sent with the job: {how}{more}.")  # fmt: skip
+    more, are = ", ..." if len(left) > _FEW else "", "is" if len(left) == 1 else "are"
+    note(f"{Path(script).name} names {', '.join(left[:_FEW])}{more}, which {are} {where} "
+         f"but {are} not sent with the job: {how}{more}.")  # fmt: skip
 
 
 def _is_file_in(folder: Path, word: str) -> bool:
@@ -134,8 +134,8 @@ def _is_file_in(folder: Path, word: str) -> bool:
 
 
 def _names_of(inputs: Mapping[str, Taken]) -> set[str]:
-    folders = [one for one in inputs.values() if isinstance(one, Folder)]
-    return set(inputs) | {name for one in folders for _, name in one.files}
+    folders = [path for path in inputs.values() if isinstance(path, Folder)]
+    return set(inputs) | {name for folder in folders for _, name in folder.files}
 
 
 def _is_program_here(program: str) -> bool:

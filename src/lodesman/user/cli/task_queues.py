@@ -30,7 +30,7 @@ _SHORT = 17
 _PASSES = (">refresh", ">age", "cause", ">took", ">pools", ">changed", ">jobs held", ">released")
 
 
-def _task_queues(wanted: Callable[[], Mapping[str, str]] = dict) -> Columns[TaskQueueRow]:
+def _task_queues(pool_words: Callable[[], Mapping[str, str]] = dict) -> Columns[TaskQueueRow]:
     """`wanted`: what SubmitPools ask for, by id."""
     return table_of(
         Column("tq", "id", lambda row: row.id),
@@ -45,7 +45,7 @@ def _task_queues(wanted: Callable[[], Mapping[str, str]] = dict) -> Columns[Task
         Column("memory", "mb", lambda row: row.memory_mb or None),
         Column("reason", "text", lambda row: row.main_reason and row.main_reason.value),
         Column("waits_because", "text", lambda row: _because(row.main_reason, row.detail)),
-        Column("asks_for", "text", lambda row: conditions(row, wanted)),
+        Column("asks_for", "text", lambda row: conditions(row, pool_words)),
     )
 
 
@@ -85,7 +85,7 @@ def _because(reason: str | None, detail: str | None) -> str:
     return f"{reason} ({detail})" if detail else reason or "not judged yet"
 
 
-def conditions(key: TaskQueueFacts, wanted: Callable[[], Mapping[str, str]] = dict) -> str:
+def conditions(key: TaskQueueFacts, pool_words: Callable[[], Mapping[str, str]] = dict) -> str:
     """What jobs ask for beyond an ordinary core; `wanted`: what SubmitPools ask for."""
     lists = {
         "at": key.sites, "not at": key.banned_sites, "CE": key.grid_ces, "platform": key.platforms,
@@ -98,7 +98,9 @@ def conditions(key: TaskQueueFacts, wanted: Callable[[], Mapping[str, str]] = di
         (key.memory_mb, f"{key.memory_mb:,} MB"),
         (
             pool,
-            f"{wanted()[pool]} (SubmitPool {short})" if pool and pool in wanted() else f"SubmitPool {short}",
+            f"{pool_words()[pool]} (SubmitPool {short})"
+            if pool and pool in pool_words()
+            else f"SubmitPool {short}",
         ),
         (key.pilot_type, f"{key.pilot_type} pilots"),
         (key.force_generic, "generic pilots"),
@@ -122,14 +124,14 @@ _REASONS: Final[Columns[WaitingFor]] = table_of(
 @with_session
 def _list_reasons(session: Session, /, *, shape: ListShape) -> None:
     """Show why jobs wait, counted over all task queues: one pending reason each, judged every few seconds."""
-    found = session.answer(calls.WAITING_REASONS)
-    shape.show(_REASONS, found.reasons, ("verdict", "pending_reason", "jobs", "tqs", "since"))
-    if not found.reasons:
+    answer = session.answer(calls.WAITING_REASONS)
+    shape.show(_REASONS, answer.reasons, ("verdict", "pending_reason", "jobs", "tqs", "since"))
+    if not answer.reasons:
         note("No job waits.")
-    if found.at is not None:
-        facts = found.facts_at
-        known = "some facts are not known yet" if facts is None else f"by facts of {age(facts)} ago"
-        note(f"Judged {age(found.at)} ago, {known}.")
+    if answer.at is not None:
+        facts = answer.facts_at
+        basis = "some facts are not known yet" if facts is None else f"by facts of {age(facts)} ago"
+        note(f"Judged {age(answer.at)} ago, {basis}.")
 
 
 _POOLS: Final[Columns[Pool]] = table_of(
@@ -153,23 +155,23 @@ pool = click.Group("pool", help="List SubmitPools: sets of Requirements and the 
 @with_session
 def _list_pools(session: Session, /, *, vo: str, limit: int, shape: ListShape) -> None:
     """List SubmitPools, those that most jobs need first."""
-    found = session.call(calls.POOLS, PoolsQuery(vo=vo, limit=limit))
-    rows, more = found.pools, found.total > len(found.pools)
-    session.exit_if_json({"pools": rows, "more": more, "last_pass": found.last_pass})
+    answer = session.call(calls.POOLS, PoolsQuery(vo=vo, limit=limit))
+    rows, more = answer.pools, answer.total > len(answer.pools)
+    session.exit_if_json({"pools": rows, "more": more, "last_pass": answer.last_pass})
     shape.show(_POOLS, rows)
     if not rows:
         note("There is no SubmitPool: no known job has Requirements.")
     if more:
-        note(f"There are {found.total:,}: --limit {min(limit * 10, MOST_LISTED)}.")
+        note(f"There are {answer.total:,}: --limit {min(limit * 10, MOST_LISTED)}.")
 
 
 def asked(requirements: Mapping[str, Required]) -> str:
     """What a pool asks for, in one line."""
-    return "; ".join(f"{name} {_wanted(one)}" for name, one in requirements.items())
+    return "; ".join(f"{name} {_wanted(required)}" for name, required in requirements.items())
 
 
-def _wanted(one: Required) -> str:
-    return joined(map(shown, one.wanted)) + (f" {one.unit}" if one.unit else "")
+def _wanted(required: Required) -> str:
+    return joined(map(shown, required.wanted)) + (f" {required.unit}" if required.unit else "")
 
 
 @pool.command("show")
@@ -179,27 +181,27 @@ def _show_pool(session: Session, /, *, pool_id: str) -> None:
     """Show one SubmitPool, named by the beginning of its id: what it asks for, who serves it, who needs it."""
     if not pool_id.strip():
         raise click.UsageError("ID is the beginning of a pool's id, as lode pool ls shows it.")
-    found = session.answer(calls.POOL, PoolAt(pool_id))
-    show_fields(_fields(found))
-    show_table(_PASSES, map(_pass, found.passes), apart=True)
+    answer = session.answer(calls.POOL, PoolAt(pool_id))
+    show_fields(_fields(answer))
+    show_table(_PASSES, map(_pass, answer.passes), apart=True)
 
 
-def _fields(found: PoolInFull) -> Iterator[tuple[str, Cell]]:
-    yield "pool", found.id
-    yield "VO", found.vo
-    for name, one in found.requirements.items():
-        yield "asks for", f"{name} ({one.kind}): {_wanted(one)}"
-    yield "created", f"{age(found.created_at)} ago"
-    yield "last refresh", "not yet" if found.refreshed_at is None else f"{age(found.refreshed_at)} ago"
-    jobs = {"waiting": found.jobs.waiting, "held": found.jobs.held, "running": found.jobs.running}
-    needed = ", ".join(f"{count:,} {what}" for what, count in jobs.items() if count)
-    since = found.unused_since
+def _fields(row: PoolInFull) -> Iterator[tuple[str, Cell]]:
+    yield "pool", row.id
+    yield "VO", row.vo
+    for name, required in row.requirements.items():
+        yield "asks for", f"{name} ({required.kind}): {_wanted(required)}"
+    yield "created", f"{age(row.created_at)} ago"
+    yield "last refresh", "not yet" if row.refreshed_at is None else f"{age(row.refreshed_at)} ago"
+    jobs = {"waiting": row.jobs.waiting, "held": row.jobs.held, "running": row.jobs.running}
+    needed = ", ".join(f"{count:,} {state}" for state, count in jobs.items() if count)
+    since = row.unused_since
     yield "jobs", needed or ("none" if since is None else f"none, for {age(since)}")
-    yield "queues", "not known yet" if found.queues is None else counted(found.queues, "queue")
-    for queue in found.served_by:
+    yield "queues", "not known yet" if row.queues is None else counted(row.queues, "queue")
+    for queue in row.served_by:
         yield "served by", path_of(queue)
 
 
-def _pass(one: PoolPass) -> list[Cell]:
-    counts = (one.pools, one.changed, one.held, one.released)
-    return [str(one.id), age(one.at), one.cause, span(one.seconds), *counts]
+def _pass(row: PoolPass) -> list[Cell]:
+    counts = (row.pools, row.changed, row.held, row.released)
+    return [str(row.id), age(row.at), row.cause, span(row.seconds), *counts]

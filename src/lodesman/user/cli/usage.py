@@ -172,58 +172,58 @@ def _second(at: float | None) -> int:
     return 0 if at is None else max(1, int(at))
 
 
-def _show_used(found: UsageOfDays, shape: ListShape) -> None:
-    usual = ("name", *(["vo"] if _has_vos(found) else []), *_USED)
-    sums = [_together(found.rows)] if len(found.rows) > 1 else []
-    shape.show(_used_columns(found.by), found.rows, usual, sums=sums)
+def _show_used(answer: UsageOfDays, shape: ListShape) -> None:
+    usual = ("name", *(["vo"] if _has_vos(answer) else []), *_USED)
+    sums = [_together(answer.rows)] if len(answer.rows) > 1 else []
+    shape.show(_used_columns(answer.by), answer.rows, usual, sums=sums)
     if not shape.is_table:
         return
-    which = "Attempts that ended" if found.rows else "No attempt ended"
-    note(f"{which} from {utc(found.since)[:10]} to {utc(found.until - 1)[:10]} (UTC).")
+    which = "Attempts that ended" if answer.rows else "No attempt ended"
+    note(f"{which} from {utc(answer.since)[:10]} to {utc(answer.until - 1)[:10]} (UTC).")
 
 
-def _has_vos(found: UsageOfDays) -> bool:
+def _has_vos(answer: UsageOfDays) -> bool:
     """Whether a name could mean several."""
-    return found.by in ("user", "group", "job-group") and len({one.vo for one in found.rows}) > 1
+    return answer.by in ("user", "group", "job-group") and len({row.vo for row in answer.rows}) > 1
 
 
 def _together(rows: Sequence[UsedBy]) -> UsedBy:
     waste: Counter[str] = Counter()
-    for one in rows:
-        waste.update(one.waste)
-    known = [one for one in rows if one.cpu_efficiency]
-    measured = sum(one.cpu_seconds / (one.cpu_efficiency or 1.0) for one in known)
-    cpu = sum(one.cpu_seconds for one in rows)
+    for row in rows:
+        waste.update(row.waste)
+    measured_rows = [row for row in rows if row.cpu_efficiency]
+    measured = sum(row.cpu_seconds / (row.cpu_efficiency or 1.0) for row in measured_rows)
+    cpu = sum(row.cpu_seconds for row in rows)
     return UsedBy(
-        name="all", vo="", jobs=sum(one.jobs for one in rows), attempts=sum(one.attempts for one in rows),
-        failures=sum(one.failures for one in rows), wall_seconds=sum(one.wall_seconds for one in rows),
-        core_seconds=sum(one.core_seconds for one in rows), cpu_seconds=cpu,
+        name="all", vo="", jobs=sum(row.jobs for row in rows), attempts=sum(row.attempts for row in rows),
+        failures=sum(row.failures for row in rows), wall_seconds=sum(row.wall_seconds for row in rows),
+        core_seconds=sum(row.core_seconds for row in rows), cpu_seconds=cpu,
         cpu_efficiency=cpu / measured if measured else None,
-        wasted_core_seconds=sum(one.wasted_core_seconds for one in rows), waste=dict(waste.most_common()),
+        wasted_core_seconds=sum(row.wasted_core_seconds for row in rows), waste=dict(waste.most_common()),
     )  # fmt: skip
 
 
 # --- of pilots ----------------------------------------------------------------------------------------------------------
 
 
-def _show_held(found: HeldOfDays, shape: ListShape) -> None:
-    many = found.by == "group" and len({row.vo for row in found.rows}) > 1
-    sums = [_held_together(found.rows)] if len(found.rows) > 1 else []
-    shape.show(_held_columns(found.by), found.rows, ("name", *(["vo"] if many else []), *_HELD), sums=sums)
+def _show_held(answer: HeldOfDays, shape: ListShape) -> None:
+    many = answer.by == "group" and len({row.vo for row in answer.rows}) > 1
+    sums = [_held_together(answer.rows)] if len(answer.rows) > 1 else []
+    shape.show(_held_columns(answer.by), answer.rows, ("name", *(["vo"] if many else []), *_HELD), sums=sums)
     if not shape.is_table:
         return
-    which = "Hours of pilots" if found.rows else "No pilot ran"
-    note(f"{which} from {utc(found.since)[:10]} to {utc(found.until - 1)[:10]} (UTC), up to now.")
-    if lost := sum(one.unknown_ends for one in found.rows):
+    which = "Hours of pilots" if answer.rows else "No pilot ran"
+    note(f"{which} from {utc(answer.since)[:10]} to {utc(answer.until - 1)[:10]} (UTC), up to now.")
+    if lost := sum(row.unknown_ends for row in answer.rows):
         note(
             f"Of {counted(lost, 'pilot')} the end is not known: lost, counted until last heard. They held more."
         )
-    if unseen := sum(one.unknown_starts for one in found.rows):
+    if unseen := sum(row.unknown_starts for row in answer.rows):
         note(
             f"{counted(unseen, 'pilot')} more ended, never seen to run: what they held is not known, and not in it."
         )
-    if found.purged > found.since:
-        note(f"Pilots that ended before {utc(found.purged)[:16]} are purged: up to then it is too little.")
+    if answer.purged > answer.since:
+        note(f"Pilots that ended before {utc(answer.purged)[:16]} are purged: up to then it is too little.")
 
 
 def _held_together(rows: Sequence[HeldBy]) -> HeldBy:
@@ -259,9 +259,9 @@ def _show_groups(groups: Sequence[GroupClaims]) -> None:
     compared = sum(group.compared for group in groups)
     target = sum(group.target for group in groups)
     rows: list[list[Cell]] = []
-    for one in groups:
-        shares = (percent(one.compared, compared), percent(one.target, target))
-        rows.append([one.group, number(one.share), one.claims, *shares])
+    for row in groups:
+        shares = (percent(row.compared, compared), percent(row.target, target))
+        rows.append([row.group, number(row.share), row.claims, *shares])
     show_table(("group", ">share", ">job starts", ">actual", ">target"), rows, apart=True)
     private = sum(group.private for group in groups)
     starts = sum(group.claims for group in groups) - private
@@ -275,24 +275,24 @@ def _show_groups(groups: Sequence[GroupClaims]) -> None:
         )
 
 
-def _show_correction(found: ShareCorrection) -> None:
-    word = "core-hours" if found.currency == "core-seconds" else "job starts"
+def _show_correction(correction: ShareCorrection) -> None:
+    word = "core-hours" if correction.currency == "core-seconds" else "job starts"
     rows: list[list[Cell]] = []
-    for one in found.groups:
-        factor = f"{one.factor:.3g}"
+    for row in correction.groups:
+        factor = f"{row.factor:.3g}"
         rows.append(
-            [one.group, "", *_used_in(one.used, found), factor, number(one.share), number(one.corrected)]
+            [row.group, "", *_used_in(row.used, correction), factor, number(row.share), number(row.corrected)]
         )
-        for owner in one.owners[:_MOST_OWNERS] if len(one.owners) > 1 else ():
+        for owner in row.owners[:_MOST_OWNERS] if len(row.owners) > 1 else ():
             factor, weight = f"{owner.factor:.3g}", f"{owner.weight:.3g}"
-            rows.append([one.group, owner.owner, *_used_in(owner.used, found), factor, "1", weight])
-    used = [f">in {span(one.time_span)}" for one in found.slices]
+            rows.append([row.group, owner.owner, *_used_in(owner.used, correction), factor, "1", weight])
+    used = [f">in {span(part.time_span)}" for part in correction.slices]
     show_table(("group", "owner", *used, ">factor", ">share", ">corrected"), rows, apart=True)
-    say(f"Shares are corrected by usage, in {word}, as of {age(found.at)} ago.")
+    say(f"Shares are corrected by usage, in {word}, as of {age(correction.at)} ago.")
 
 
-def _used_in(amounts: Sequence[float], found: ShareCorrection) -> list[str]:
-    by_hours = found.currency == "core-seconds"
+def _used_in(amounts: Sequence[float], correction: ShareCorrection) -> list[str]:
+    by_hours = correction.currency == "core-seconds"
     return [number(amount / HOUR) if by_hours else f"{amount:,.0f}" for amount in amounts]
 
 

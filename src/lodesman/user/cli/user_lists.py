@@ -70,11 +70,11 @@ def _together(faults: Sequence[InvalidRequest]) -> InvalidRequest:
     first, *others = faults
     if not others:
         return first
-    words = [one.message for one in faults[:_MOST_FAULTS]]
+    words = [fault.message for fault in faults[:_MOST_FAULTS]]
     if more := len(faults) - len(words):
         words.append(f"So {'is 1 more line' if more == 1 else f'are {more:,} more lines'}.")
-    hints = dict.fromkeys(one.hint for one in faults if one.hint)
-    lines = [one.data["line"] for one in faults[:_MOST_FAULTS]]
+    hints = dict.fromkeys(fault.hint for fault in faults if fault.hint)
+    lines = [fault.data["line"] for fault in faults[:_MOST_FAULTS]]
     return InvalidRequest(" ".join(words), hint=" ".join(hints), line=lines[0], lines=lines)
 
 
@@ -99,8 +99,8 @@ def _json_lines(text: str, faults: list[InvalidRequest]) -> Iterator[tuple[int, 
 
 
 def _column(name: str) -> str:
-    found = name.strip().lower()
-    return "groups" if found == "group" else found
+    column = name.strip().lower()
+    return "groups" if column == "group" else column
 
 
 def _columns(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
@@ -173,15 +173,19 @@ def _fault_of(row: dict[str, Any]) -> str:
         if not row.get(column):
             return f"there is no {column}."
     groups = row.get("groups")
-    if not isinstance(groups, list) or not groups or not all(isinstance(one, str) and one for one in groups):
+    if (
+        not isinstance(groups, list)
+        or not groups
+        or not all(isinstance(group, str) and group for group in groups)
+    ):
         return "groups has no names of groups." if groups else "there are no groups."
     if not re.fullmatch(r"[A-Za-z0-9._@-]{1,64}", row["name"]):
         return f"{row['name'][:80]!r} is no name of a user: at most 64 letters, digits and . _ @ -."
     return "there are more than 100 groups, or a name in it is too long."
 
 
-def _refused(users: Sequence[_Listed], one: dict[str, Any]) -> str:
-    return f"Line {users[one['user']].line}: {one['message']}"
+def _refused(users: Sequence[_Listed], fault: dict[str, Any]) -> str:
+    return f"Line {users[fault['user']].line}: {fault['message']}"
 
 
 @click.command("import")
@@ -204,7 +208,7 @@ def import_users(session: Session, /, *, file: Path, update: bool, dry_run: bool
     except UnicodeDecodeError as fault:
         line = content[: fault.start].count(b"\n") + 1
         raise InvalidRequest(f"Line {line} of {file} is not UTF-8.", line=line) from None
-    body = ImportUsersBody([one.body for one in users], update, dry_run)
+    body = ImportUsersBody([listed.body for listed in users], update, dry_run)
     try:
         answer = session.answer(calls.IMPORT_USERS, body=body)
     except LodesmanError as fault:
@@ -212,14 +216,14 @@ def import_users(session: Session, /, *, file: Path, update: bool, dry_run: bool
         if not isinstance(number, int) or number >= len(users):
             raise
         line = users[number].line
-        others = [one for one in fault.data.get("others", ()) if one["user"] < len(users)]
-        words = " ".join([f"Line {line}: {fault.message}", *(_refused(users, one) for one in others)])
+        others = [other for other in fault.data.get("others", ()) if other["user"] < len(users)]
+        words = " ".join([f"Line {line}: {fault.message}", *(_refused(users, other) for other in others)])
         raise type(fault)(
             f"{words} No user was imported.", hint=fault.hint, **{**fault.data, "line": line}
         ) from None
-    show_table(("user", "change"), ([one.name, _SAID[one.change]] for one in answer.users))
-    counts = Counter(_SAID[one.change] for one in answer.users)
-    done = ", ".join(f"{count:,} {said}" for said, count in counts.items())
+    show_table(("user", "change"), ([row.name, _SAID[row.change]] for row in answer.users))
+    counts = Counter(_SAID[row.change] for row in answer.users)
+    done = ", ".join(f"{count:,} {change}" for change, count in counts.items())
     note(f"{done}.{' Nothing was changed.' if answer.dry_run else ''}")
 
 
@@ -235,17 +239,17 @@ def remove_user(session: Session, /, *, name: str, kill: bool, dry_run: bool, ye
     Refused while jobs wait or run, unless --kill is given. Jobs that ended, files and usage stay, under the name. The name
     is given again only when its jobs and files are forgotten, or to the same person (lode user add --same-person).
     """
-    found = session.call(calls.REMOVE_USER, body=RemoveUserBody(name, True))
+    outlook = session.call(calls.REMOVE_USER, body=RemoveUserBody(name, True))
     if dry_run:
-        refused = bool(found.live) and not kill
-        session.exit_if_json(found, CONFLICT if refused else 0)
+        refused = bool(outlook.live) and not kill
+        session.exit_if_json(outlook, CONFLICT if refused else 0)
         say(
-            f"User {name} would {'not ' if refused else ''}be removed: {_removal(found)}. Nothing was changed."
+            f"User {name} would {'not ' if refused else ''}be removed: {_removal(outlook)}. Nothing was changed."
         )
         return CONFLICT if refused else 0
     if not yes and sys.stdin.isatty() and sys.stderr.isatty():
-        click.confirm(f"Remove user {name} ({_removal(found)})?", abort=True, err=True)
-    if kill and found.live:
+        click.confirm(f"Remove user {name} ({_removal(outlook)})?", abort=True, err=True)
+    if kill and outlook.live:
         # No token brings jobs meanwhile.
         session.call(calls.DISABLE_USER, body=DisableBody(name))
         session.control(ControlBody("kill", [], "user removed", Selection(owner=name)))
@@ -254,9 +258,9 @@ def remove_user(session: Session, /, *, name: str, kill: bool, dry_run: bool, ye
     return 0
 
 
-def _removal(found: UserRemoved) -> str:
-    live = sum(found.live.values())
-    parts = [f"{counted(found.tokens, 'token')} end"]
+def _removal(removed: UserRemoved) -> str:
+    live = sum(removed.live.values())
+    parts = [f"{counted(removed.tokens, 'token')} end"]
     parts += [f"{counted(live, 'job')} not ended (--kill ends them)"] if live else []
-    parts.append(f"{counted(found.jobs, 'job')} and {counted(found.files, 'input file')} stay")
+    parts.append(f"{counted(removed.jobs, 'job')} and {counted(removed.files, 'input file')} stay")
     return ", ".join(parts)

@@ -92,7 +92,7 @@ def logs(session: Session, /, *, job: int | None, follow: bool, **options: Any) 
             note(f"Interrupted. The job goes on; this ends it: lode kill {numbers[0]}")
             return INTERRUPTED
     if choice is not None and session.as_json:
-        session.exit_if_json({"jobs": [_logs(session, one) for one in numbers]})
+        session.exit_if_json({"jobs": [_logs(session, number) for number in numbers]})
     for number in numbers:
         answer = _logs(session, number)
         session.exit_if_json(answer)
@@ -105,10 +105,12 @@ def logs(session: Session, /, *, job: int | None, follow: bool, **options: Any) 
 def _few(ranges: tuple[Range, ...], most: int) -> list[int]:
     """Raises InvalidRequest for more than `most` jobs."""
     if total(ranges) > most:
-        what = "--follow shows one job" if most == 1 else f"The logs of at most {most} jobs are shown at once"
+        fault = (
+            "--follow shows one job" if most == 1 else f"The logs of at most {most} jobs are shown at once"
+        )
         hint = "Choose fewer, or fetch what they wrote: lode output, with the same options."
-        raise InvalidRequest(f"{what}; {counted(total(ranges), 'job')} are chosen.", hint=hint)
-    return [number for one in ranges for number in range(one.first, one.last + 1)]
+        raise InvalidRequest(f"{fault}; {counted(total(ranges), 'job')} are chosen.", hint=hint)
+    return [number for span in ranges for number in range(span.first, span.last + 1)]
 
 
 def _show(answer: Logs) -> None:
@@ -165,10 +167,10 @@ def _say_state(session: Session, job: int, before: str) -> str:
 
 
 def _end(session: Session, job: int) -> int:
-    found = session.call(calls.WAIT, WaitQuery(str(job), seconds=0))
-    if found.jobs and found.jobs[0].state != JobState.DONE:
-        note(ending(found.jobs[0]))
-    return exit_code_of(found)
+    answer = session.call(calls.WAIT, WaitQuery(str(job), seconds=0))
+    if answer.jobs and answer.jobs[0].state != JobState.DONE:
+        note(ending(answer.jobs[0]))
+    return exit_code_of(answer)
 
 
 def fresh(before: str, now: str) -> str:

@@ -174,10 +174,10 @@ class _Waiting:
             if self.stuck:
                 return self._answer(0, held=True)
             self.bar.clear()
-            one = now_held == 1
+            is_single = now_held == 1
             which = f"lode status {_named(self.ranges, _FEW)} --state Held"
-            note(f"{counted(now_held, 'job')} {'is' if one else 'are'} Held, and will not end before "
-                 f"{'it is' if one else 'they are'} released: {which}")  # fmt: skip
+            note(f"{counted(now_held, 'job')} {'is' if is_single else 'are'} Held, and will not end before "
+                 f"{'it is' if is_single else 'they are'} released: {which}")  # fmt: skip
         self._held = now_held
         self.bar.show(answer)
         return answer
@@ -256,7 +256,7 @@ def _ended(answer: Waited, left: float | None) -> str:
 
 
 def _states(answer: Waited) -> str:
-    return states({one.value: count for one, count in answer.states.items()})
+    return states({state.value: count for state, count in answer.states.items()})
 
 
 def _size(answer: Waited) -> int:
@@ -293,10 +293,13 @@ def _last_words(answer: Waited, ranges: tuple[Range, ...], until: Until) -> str:
 
 def _how_on(stuck: Job, answer: Waited, ranges: tuple[Range, ...]) -> str:
     """Why only Held jobs are left, and what to do."""
-    one = answer.left == 1
-    which = str(stuck.id) if one else f"{_named(ranges)} --state Held"
-    others = "" if one else f" {'The others' if answer.left > 2 else 'The other'} likewise."
+    is_single = answer.left == 1
+    it, which = (
+        "it" if is_single else "them",
+        str(stuck.id) if is_single else f"{_named(ranges)} --state Held",
+    )
+    others = "" if is_single else f" {'The others' if answer.left > 2 else 'The other'} likewise."
     return (
         f"Job {stuck.id} is Held: {stuck.reason.rstrip('.')}.{others} "
-        f"To let {'it' if one else 'them'} run: lode release {which}. To end {'it' if one else 'them'}: lode kill {which}."
+        f"To let {it} run: lode release {which}. To end {it}: lode kill {which}."
     )

@@ -35,9 +35,9 @@ def _subject(word: str) -> _Subject:
         is_pilot, name = _STAMP.fullmatch(word), word
         kind = "queue" if word.count("/") >= 2 else "pilot" if is_pilot else "job"
     if kind == "job" and not colon and not re.search(r"\A[\d\s,-]+\Z", word):
-        what = "the number of a job, pilot:NUMBER or SITE/CE/QUEUE"
+        forms = "the number of a job, pilot:NUMBER or SITE/CE/QUEUE"
         raise ValueError(
-            f"{word[:60]!r} is none of what is explained; write {what}. Of a site see lode site show."
+            f"{word[:60]!r} is none of what is explained; write {forms}. Of a site see lode site show."
         )
     if kind == "job":
         return _Subject("job", str(read_job(name)))
@@ -83,8 +83,8 @@ def why(
     """
     # Beside a job the queue only says where.
     is_job = what is not None and what.kind == "job"
-    asked = (what, pilot and _Subject("pilot", pilot), queue and not is_job and _Subject("queue", queue))
-    subjects = [one for one in asked if one]
+    named = (what, pilot and _Subject("pilot", pilot), queue and not is_job and _Subject("queue", queue))
+    subjects = [subject for subject in named if subject]
     if len(subjects) != 1:
         raise click.UsageError("Name one job, one pilot or one queue.", click.get_current_context())
     kind, name = subjects[0]

@@ -56,7 +56,9 @@ def moment(then: float | None, *, utc: bool = False, now: float | None = None) -
         return NOTHING
     zone = UTC if utc else None
     try:
-        at, today = (datetime.fromtimestamp(one, zone) for one in (then, time.time() if now is None else now))
+        at, today = (
+            datetime.fromtimestamp(seconds, zone) for seconds in (then, time.time() if now is None else now)
+        )
     except (OverflowError, ValueError, OSError):
         return NOTHING
     return at.strftime("%H:%M:%S" if at.date() == today.date() else "%Y-%m-%d %H:%M") + ("Z" if utc else "")

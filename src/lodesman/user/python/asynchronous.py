@@ -59,14 +59,14 @@ class AsyncClient:
 
     async def wait(self, jobs: Iterable[Job[Any]], *, progress: Progress = False) -> None:
         """Until all have ended; a time limit is `asyncio.timeout`. `progress`: as of `Jobs.wait`. Raises LodesmanError."""
-        wanted = list(jobs)
-        ended = asyncio.gather(*(self._ended(job) for job in wanted))
+        waited = list(jobs)
+        ended = asyncio.gather(*(self._ended(job) for job in waited))
         try:
             with told(progress) as tell:
                 is_over = False
                 while tell is not None and not is_over:
                     is_over = ended.done()
-                    tell(await self._run(lambda: self._client.states(wanted)))
+                    tell(await self._run(lambda: self._client.states(waited)))
                     await asyncio.wait([ended], timeout=TELL_SECONDS)
             await ended
         finally:
@@ -75,13 +75,13 @@ class AsyncClient:
     async def as_completed(self, jobs: Iterable[Job[R]]) -> AsyncIterator[Job[R]]:
         """The jobs as they end. Raises LodesmanError."""
         ended: asyncio.Queue[tuple[Job[R], Ended]] = asyncio.Queue()
-        wanted = list(jobs)
-        for one in wanted:
-            self._when_ended(one, lambda found, one=one: ended.put_nowait((one, found)))  # type: ignore[misc]
-        for _ in wanted:
-            job, found = await ended.get()
-            if isinstance(found, LodesmanError):
-                raise found
+        left = list(jobs)
+        for job in left:
+            self._when_ended(job, lambda result, job=job: ended.put_nowait((job, result)))  # type: ignore[misc]
+        for _ in left:
+            job, result = await ended.get()
+            if isinstance(result, LodesmanError):
+                raise result
             yield job
 
     async def result(self, job: Job[R]) -> R:
@@ -133,17 +133,17 @@ class AsyncClient:
 
     async def _ended(self, job: Job[Any]) -> None:
         future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
-        self._when_ended(job, lambda found: None if future.done() else future.set_result(found))
-        found = await future
-        if isinstance(found, LodesmanError):
-            raise found
+        self._when_ended(job, lambda result: None if future.done() else future.set_result(result))
+        result = await future
+        if isinstance(result, LodesmanError):
+            raise result
 
     def _when_ended(self, job: Job[Any], act: Callable[[Ended], object]) -> None:
         loop = asyncio.get_running_loop()
 
-        def tell(found: Ended) -> None:
+        def tell(result: Ended) -> None:
             """On the thread of the watcher."""
             if not loop.is_closed():
-                loop.call_soon_threadsafe(act, found)
+                loop.call_soon_threadsafe(act, result)
 
         self._watcher.when_ended(job.id, tell)

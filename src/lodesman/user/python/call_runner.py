@@ -19,9 +19,9 @@ def main() -> int:
     with open("call.pkl", "rb") as file:
         call = pickle.load(file)
     if tuple(call["python"]) != sys.version_info[:2]:
-        here, there = (".".join(map(str, one)) for one in (sys.version_info[:2], call["python"]))
+        here, origin = (".".join(map(str, version)) for version in (sys.version_info[:2], call["python"]))
         print(
-            f"lodesman: the function was made by Python {there}, and {sys.executable} is {here}: "
+            f"lodesman: the function was made by Python {origin}, and {sys.executable} is {here}: "
             "name another one by using(python=...)",
             file=sys.stderr,
         )

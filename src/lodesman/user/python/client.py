@@ -103,8 +103,8 @@ class Client:
                 record |= {"Parameters": count, "ParameterStart": 0, "ParameterStep": 1}
             kept = self._options.attributes.get("OutputSandbox", [])
             options = self._options.more({"keep": [RESULT, *([kept] if isinstance(kept, str) else kept)]})
-            taken: dict[str, Taken] = {one: folder / one for one in (CALL, RUNNER, LIBRARY)}
-            return self._send(checked(record, options, Path(), taken, usual_name=True), returns=True)
+            inputs: dict[str, Taken] = {name: folder / name for name in (CALL, RUNNER, LIBRARY)}
+            return self._send(checked(record, options, Path(), inputs, usual_name=True), returns=True)
 
     def _send(self, draft: Draft, *, returns: bool = False) -> Jobs[Any]:
         """The jobs that a draft becomes. A lost answer is asked for again, by the id of the request."""
@@ -120,7 +120,7 @@ class Client:
             )  # fmt: skip
             answer = self.core.caller.call(calls.SUBMIT, body=body)
         assert isinstance(answer, Submission)  # noqa: S101 - it was no dry run
-        notices = (*draft.notices, *(one.message for one in answer.notices))
+        notices = (*draft.notices, *(notice.message for notice in answer.notices))
         made: Jobs[Any] = Jobs(
             self.core, range(answer.first, answer.first + answer.count), returns=returns, notices=notices
         )
@@ -155,11 +155,11 @@ class Client:
             "where": None if where is None else [f"{name}={_said(value)}" for name, value in where.items()],
             "state": None if state is None else _states(state),
         }
-        given = {key: value for key, value in filters.items() if value is not None}
-        for key, value in given.items():
+        conditions = {key: value for key, value in filters.items() if value is not None}
+        for key, value in conditions.items():
             if not (value.strip() if isinstance(value, str) else value):
                 raise InvalidRequest(f"{key} is empty.", hint="Leave it out for jobs of any.")
-        return Jobs(self.core, self.core.find(which, **given), returns=None)
+        return Jobs(self.core, self.core.find(which, **conditions), returns=None)
 
     def wait(self, jobs: Iterable[Job[Any]], timeout: Timeout = None, *, progress: Progress = False) -> bool:
         """As `Jobs.wait`. Raises LodesmanError."""
@@ -168,7 +168,7 @@ class Client:
     def as_completed(self, jobs: Iterable[Job[R]], timeout: Timeout = None) -> Iterator[Job[R]]:
         """The jobs as they end. Raises LodesmanError, and TimeoutError after `timeout` in all."""
         by_id = {job.id: job for job in jobs}
-        return (by_id[one] for one in self.core.as_completed(by_id, timeout))
+        return (by_id[number] for number in self.core.as_completed(by_id, timeout))
 
     def states(self, jobs: Iterable[Job[Any]]) -> dict[JobState, int]:
         """How many are in which state now. Raises LodesmanError."""

@@ -115,7 +115,7 @@ class ServerCore:
             answer = self._patiently(partial(ended_of, self.caller, left, seconds=_seconds(until)))
             if answer is not None and answer.over:
                 # Jobs that were purged have ended, and nothing more is known of them.
-                ended = [one.id for one in answer.jobs] or [next(iter(left))]
+                ended = [job.id for job in answer.jobs] or [next(iter(left))]
                 left.difference_update(ended)
                 yield from ended
             elif _is_over(until):
@@ -134,16 +134,16 @@ class ServerCore:
 
     def result_of(self, job: int, *, returns: bool | None) -> Any:
         """As `result`, of a job that has ended."""
-        found = self.status(job)
-        if found.output_sha256 and (self._is_own_call(found) if returns is None else returns):
+        status = self.status(job)
+        if status.output_sha256 and (self._is_own_call(status) if returns is None else returns):
             with tempfile.TemporaryDirectory(prefix="lode-") as scratch:
                 target = Path(scratch) / "output"
-                download(self.caller, found, target, most_bytes=_MOST_BYTES)
+                download(self.caller, status, target, most_bytes=_MOST_BYTES)
                 if (target / RESULT).is_file():
                     return read_result(target / RESULT)
-        if found.state != JobState.DONE:
-            at = found.ended_at or found.since
-            ended = EndedJob(job, found.state, at, found.exit_code, found.signal, found.cause)
+        if status.state != JobState.DONE:
+            at = status.ended_at or status.since
+            ended = EndedJob(job, status.state, at, status.exit_code, status.signal, status.cause)
             raise JobFailed.of(ended, self.logs(job))
         return None
 
@@ -170,27 +170,27 @@ class ServerCore:
         """The known ids of `which` (None: all of one's own), ascending. Raises InvalidRequest, NotFound."""
         if which is None:
             return sorted(self._listed(JobsQuery(**filters)))
-        found: set[int] = set()
-        for wanted, each in _named(which):
-            query = JobsQuery(wanted.first, wanted.last, all=True)
+        ids: set[int] = set()
+        for span, each in _named(which):
+            query = JobsQuery(span.first, span.last, all=True)
             part = self._listed(replace(query, **filters))
-            lacking = _lacking(wanted, part, each=each)
+            lacking = _lacking(span, part, each=each)
             if lacking and filters:
                 some = query if each else replace(query, limit=1)
-                lacking = _lacking(wanted, self._listed(some, whole=each), each=each)
+                lacking = _lacking(span, self._listed(some, whole=each), each=each)
             if lacking:
                 self.caller.refuse_missing(lacking)
-            found |= part
-        return sorted(found)
+            ids |= part
+        return sorted(ids)
 
     def _listed(self, query: JobsQuery, *, whole: bool = True) -> set[int]:
         """The ids in a list; not `whole`: in its first page."""
         page = self.caller.call(calls.JOBS, query)
-        found = {job.id for job in page.jobs}
+        ids = {job.id for job in page.jobs}
         while page.more and whole:
             page = self.caller.call(calls.JOBS, replace(query, after=page.cursor))
-            found.update(job.id for job in page.jobs)
-        return found
+            ids.update(job.id for job in page.jobs)
+        return ids
 
     def ready(self) -> None:
         """Returns if both processes of the server answer."""
@@ -202,10 +202,10 @@ class ServerCore:
 
     def states(self, jobs: Iterable[int]) -> dict[JobState, int]:
         """How many are in which state now."""
-        found: Counter[JobState] = Counter()
+        counts: Counter[JobState] = Counter()
         for part in _portions(jobs):
-            found.update(self.caller.call(calls.WAIT, WaitQuery(jobs=part, seconds=0, limit=0)).states)
-        return dict(found)
+            counts.update(self.caller.call(calls.WAIT, WaitQuery(jobs=part, seconds=0, limit=0)).states)
+        return dict(counts)
 
     def logs(self, job: int) -> str:
         """The last 64 kB that a job wrote."""
@@ -221,10 +221,10 @@ class ServerCore:
         if target.exists():
             raise FileExistsError(f"{target} is there already.")
         target.parent.mkdir(parents=True, exist_ok=True)
-        found = self.status(job)
-        if not (found.output_sha256 or wrote_nothing(found)):
-            raise Conflict(lacks_output(found), job=job)
-        download(self.caller, found, target, most_bytes=_MOST_BYTES)
+        status = self.status(job)
+        if not (status.output_sha256 or wrote_nothing(status)):
+            raise Conflict(lacks_output(status), job=job)
+        download(self.caller, status, target, most_bytes=_MOST_BYTES)
         return target
 
     def change(self, job: int, attributes: Mapping[str, Any]) -> bool:
@@ -250,12 +250,12 @@ class ServerCore:
     @property
     def caller(self) -> Caller:
         """The connection of this thread."""
-        found: Caller | None = getattr(self._mine, "caller", None)
-        if found is None:
-            found = self._mine.caller = copy(self._named)
+        caller: Caller | None = getattr(self._mine, "caller", None)
+        if caller is None:
+            caller = self._mine.caller = copy(self._named)
             with self._lock:
-                self._callers.append(found)
-        return found
+                self._callers.append(caller)
+        return caller
 
     def _patiently(self, ask: Callable[[], Waited]) -> Waited | None:
         """None while no server answers. Raises LodesmanError."""
@@ -281,8 +281,8 @@ def _named(which: Which) -> Iterator[tuple[Range, bool]]:
     """The ranges, and whether each job is named by itself; neighbours are asked for at once. Raises InvalidRequest."""
     if isinstance(which, str):
         ranges = parse_ranges([which], most=MOST_ID)
-        yield from ((one, False) for one in ranges if one.size > 1)
-        ids = {one.first for one in ranges if one.size == 1}
+        yield from ((span, False) for span in ranges if span.size > 1)
+        ids = {span.first for span in ranges if span.size == 1}
     elif isinstance(which, Iterable) and not isinstance(which, bytes):
         ids = set(map(id_of, which))
         if not ids:
@@ -293,12 +293,12 @@ def _named(which: Which) -> Iterator[tuple[Range, bool]]:
         yield from ((Range(part[0], part[-1]), True) for part in _parts(text))
 
 
-def _lacking(wanted: Range, found: set[int], *, each: bool) -> Range | None:
+def _lacking(span: Range, known_ids: set[int], *, each: bool) -> Range | None:
     """The first job of those named each, else the range, if it is not there."""
     if not each:
-        return None if found else wanted
-    ids = range(wanted.first, wanted.last + 1)
-    first = next((one for one in ids if one not in found), None)
+        return None if known_ids else span
+    ids = range(span.first, span.last + 1)
+    first = next((number for number in ids if number not in known_ids), None)
     return None if first is None else Range(first, first)
 
 

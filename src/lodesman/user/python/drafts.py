@@ -47,15 +47,15 @@ class Options:
 
     def more(self, words: Mapping[str, Any]) -> Options:
         """These, and others that win. Raises InvalidRequest."""
-        given = dict(words)
-        files = given.pop("files", self.files)
-        own = {name: given.pop(name) for name in _OWN if name in given}
-        attributes = {_WORDS.get(name, name): _plain(value) for name, value in given.items()}
+        options = dict(words)
+        files = options.pop("files", self.files)
+        own = {name: options.pop(name) for name in _OWN if name in options}
+        attributes = {_WORDS.get(name, name): _plain(value) for name, value in options.items()}
         wrong = [name for name in attributes if name[:1].islower()]
         if wrong:
-            known = ", ".join(sorted((*_WORDS, "files", *_OWN)))
+            names = ", ".join(sorted((*_WORDS, "files", *_OWN)))
             words_ = f"There is no option {wrong[0]!r}."
-            raise InvalidRequest(words_, hint=f"There are {known}; any attribute by its name, as CPUTime.")
+            raise InvalidRequest(words_, hint=f"There are {names}; any attribute by its name, as CPUTime.")
         return Options(
             attributes=dict(overlay(dict(self.attributes), attributes)),
             files=(files,) if isinstance(files, str) else tuple(map(str, files)),
@@ -106,8 +106,8 @@ def checked(
     added = {**(taken or {}), **picker.inputs()}
     record = overlay(record, options.attributes)
     if added:
-        given: Any = next((value for name, value in record.items() if name.lower() == "inputsandbox"), [])
-        others = given if isinstance(given, list) else [given]
+        entries: Any = next((value for name, value in record.items() if name.lower() == "inputsandbox"), [])
+        others = entries if isinstance(entries, list) else [entries]
         record = overlay(record, {"InputSandbox": joined_inputs(others, added, base)})
     description = read_job(record, whole=False)
     inputs: dict[str, Taken] = {}
@@ -115,10 +115,13 @@ def checked(
         inputs[name] = added[name] if name in added else base / name
         if name not in added and not (base / name).is_file():
             raise InvalidRequest(f"InputSandbox: there is no file {base / name}.")
-    found = list_programs(description.spec, description.members)
-    check_programs(found, inputs)
-    is_named = any(one is not None and one.name == "JobName" for one in map(by_name, options.attributes))
-    notices = (program_left(found, inputs, base), _unread(record, inputs) if usual_name else "")
+    programs = list_programs(description.spec, description.members)
+    check_programs(programs, inputs)
+    is_named = any(
+        attribute is not None and attribute.name == "JobName"
+        for attribute in map(by_name, options.attributes)
+    )
+    notices = (program_left(programs, inputs, base), _unread(record, inputs) if usual_name else "")
     return Draft(
         record=record,
         inputs=inputs,
@@ -167,7 +170,7 @@ def _is_path(text: str) -> bool:
 def _plain(value: Any) -> Any:
     """Tuples, sets and paths as a description has them."""
     if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return str(value) if isinstance(value, Path) else value

@@ -88,11 +88,11 @@ class JobExecutor(Executor):
             try:
                 if isinstance(ended, LodesmanError):
                     raise ended
-                found = self._core.result_of(job.id, returns=True)
+                value = self._core.result_of(job.id, returns=True)
             except BaseException as fault:
                 future.set_exception(fault)
             else:
-                future.set_result(found)
+                future.set_result(value)
 
         self._watcher.when_ended(job.id, end)
         return future

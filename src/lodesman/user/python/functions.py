@@ -43,7 +43,7 @@ def pack_calls(function: Callable[..., Any], calls: Iterable[Call], folder: Path
     pickler = _cloudpickle()
     try:
         with _by_value(pickler, function):
-            packed = [pickler.dumps(one) for one in calls]
+            packed = [pickler.dumps(call) for call in calls]
             content = {
                 "python": sys.version_info[:2], "function": pickler.dumps(function), "arguments": packed,
             }  # fmt: skip
@@ -94,7 +94,7 @@ def _by_value(pickler: Any, function: Callable[..., Any]) -> Iterator[None]:
     """The node lacks a module that is not installed here: what it has of the function travels."""
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     file = getattr(module, "__file__", None)
-    installed = file is None or any(Path(file).is_relative_to(one) for one in _INSTALLED)
+    installed = file is None or any(Path(file).is_relative_to(folder) for folder in _INSTALLED)
     if module is None or installed or module.__name__ == "__main__":
         yield
         return

@@ -146,7 +146,8 @@ class Jobs(Sequence[Job[R]]):
     def as_completed(self, timeout: Timeout = None) -> Iterator[Job[R]]:
         """The jobs as they end. Raises LodesmanError, TimeoutError."""
         return (
-            Job(self.core, one, returns=self.returns) for one in self.core.as_completed(self.ids, timeout)
+            Job(self.core, number, returns=self.returns)
+            for number in self.core.as_completed(self.ids, timeout)
         )
 
     def output(self, directory: str | Path) -> list[Path]:

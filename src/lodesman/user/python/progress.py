@@ -48,10 +48,10 @@ class _Changes:
         self._last: dict[JobState, int] | None = None
 
     def __call__(self, states: States) -> None:
-        found = {state: count for state, count in states.items() if count}
-        if found != self._last:
-            self._last = found
-            self._tell(dict(found))
+        counts = {state: count for state, count in states.items() if count}
+        if counts != self._last:
+            self._last = counts
+            self._tell(dict(counts))
 
 
 class ProgressLine:

@@ -19,15 +19,15 @@ _AGAIN_S: Final = 2.0
 
 def ranges_of(jobs: Iterable[int]) -> str:
     """`12,15,20-22`: the lowest ids, in at most MOST_RANGES ranges."""
-    found: list[list[int]] = []
+    spans: list[list[int]] = []
     for job in sorted(jobs):
-        if found and job == found[-1][1] + 1:
-            found[-1][1] = job
-        elif len(found) == MOST_RANGES:
+        if spans and job == spans[-1][1] + 1:
+            spans[-1][1] = job
+        elif len(spans) == MOST_RANGES:
             break
         else:
-            found.append([job, job])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+            spans.append([job, job])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
 
 
 def ended_of(caller: Caller, jobs: Iterable[int], *, seconds: int) -> Waited:
@@ -94,11 +94,11 @@ class Watcher:
         except LodesmanError as fault:
             self._tell(dict.fromkeys(jobs, fault))
             return
-        self._tell({one.id: one for one in answer.jobs})
+        self._tell({job.id: job for job in answer.jobs})
 
     def _tell(self, ended: dict[int, EndedJob] | dict[int, LodesmanError]) -> None:
         with self._changed:
-            acts = [(self._wanted.pop(job, []), one) for job, one in ended.items()]
-        for functions, one in acts:
+            acts = [(self._wanted.pop(job, []), result) for job, result in ended.items()]
+        for functions, result in acts:
             for act in functions:
-                act(one)
+                act(result)
