@@ -148,7 +148,7 @@ def has_ended(row: SubmissionRow) -> bool:
 
 
 def counting(rows: Iterable[SubmissionRow], counts: Counter[str]) -> Iterator[SubmissionRow]:
-    """The rows, while their jobs, but for deleted ones, are added to `found` by state."""
+    """The rows, while their jobs, but for deleted ones, are counted by state."""
     for row in rows:
         counts.update(
             {state.value: jobs for state, jobs in row.states.items() if state is not JobState.DELETED}

@@ -14,7 +14,7 @@ class OwnProgram(click.Command):
     """A command whose words, `--` too, another parser reads."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """All of them."""
+        """Leave all words to the program."""
         ctx.args = args
         return []
 

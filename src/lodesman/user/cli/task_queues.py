@@ -31,7 +31,7 @@ _PASSES = (">refresh", ">age", "cause", ">took", ">pools", ">changed", ">jobs he
 
 
 def _task_queues(pool_words: Callable[[], Mapping[str, str]] = dict) -> Columns[TaskQueueRow]:
-    """`wanted`: what SubmitPools ask for, by id."""
+    """`pool_words`: what SubmitPools ask for, by id."""
     return table_of(
         Column("tq", "id", lambda row: row.id),
         Column("waiting", "count", lambda row: row.waiting),
@@ -86,7 +86,7 @@ def _because(reason: str | None, detail: str | None) -> str:
 
 
 def conditions(key: TaskQueueFacts, pool_words: Callable[[], Mapping[str, str]] = dict) -> str:
-    """What jobs ask for beyond an ordinary core; `wanted`: what SubmitPools ask for."""
+    """What jobs ask for beyond an ordinary core; `pool_words`: what SubmitPools ask for, by id."""
     lists = {
         "at": key.sites, "not at": key.banned_sites, "CE": key.grid_ces, "platform": key.platforms,
         "tags": key.tags, "through": key.submission_pools,

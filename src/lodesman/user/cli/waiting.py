@@ -88,7 +88,7 @@ def code_of(job: EndedJob) -> int:
 
 
 def ending(job: EndedJob) -> str:
-    """A sentence."""
+    """How a job ended, as a sentence."""
     return f"Job {job.id} is {job.state}{_why(job)}."
 
 
@@ -115,7 +115,7 @@ class Outage:
         self._rest, self._said = 1.0, False
 
     def over(self) -> None:
-        """It answers."""
+        """The server answers."""
         if self._said:
             note("The server answers again.")
         self._since, self._rest, self._said = None, 1.0, False
@@ -133,8 +133,6 @@ class Outage:
 
 @dataclass(slots=True)
 class _Waiting:
-    """One wait."""
-
     session: Session
     ranges: tuple[Range, ...]
     until: Until

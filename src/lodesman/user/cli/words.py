@@ -89,7 +89,7 @@ def hours(seconds: float) -> str:
 
 
 def percent(part: float, whole: float = 1.0) -> str:
-    """`-` of nothing."""
+    """A part of a whole; `-` of nothing."""
     return f"{100 * part / whole:.1f} %" if whole else NOTHING
 
 
@@ -99,7 +99,7 @@ def megabytes(value: float) -> str:
 
 
 def size(count: float | None) -> str:
-    """In powers of 1024."""
+    """Bytes in powers of 1024."""
     if count is None:
         return NOTHING
     for unit in ("B", "KiB", "MiB", "GiB"):
@@ -110,7 +110,7 @@ def size(count: float | None) -> str:
 
 
 def joined(values: Iterable[object]) -> str:
-    """`-` for none."""
+    """In one line; `-` for none."""
     return ", ".join(plain(value) for value in values) or NOTHING
 
 
