@@ -210,7 +210,6 @@ def who_makes_room(full: Iterable[FullBucket], *, never: bool) -> str:
 
 
 def _is_half(bucket: FullBucket) -> bool:
-    """Whether a job that asked for less would fit."""
     return bucket.resource != RUNNING_JOBS and bucket.limit not in ("0", "")
 
 
@@ -311,9 +310,7 @@ def _named_settings(facts: JobFacts) -> list[str]:
 
 
 def _who_shortens(minutes: int, opens: str) -> str:
-    """Who can have a job start before a closing begins. `minutes`: of the longest job like it that a pilot takes; `opens`:
-    who can open what is to be closed.
-    """
+    """Who can have a job start before a closing begins. `minutes`: of the longest that a pilot takes; `opens`: who opens."""
     command = f"lode change JOBS CPUTime={minutes * 60}"
     asks = f"you, by asking for at most {minutes} min of CPUTime: {command}; or " if minutes else ""
     return f"{asks}{opens}; or the site administrator, by a WallTime with which new pilots end before"

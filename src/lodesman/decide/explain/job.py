@@ -235,7 +235,6 @@ def _turn(facts: JobFacts) -> JobStep:
 
 
 def _gates(facts: JobFacts) -> JobStep:
-    """The free capacity of the eligible queues for pilots, and what closes them."""
     at = facts.decided_age
     if facts.capacity is None:
         return JobStep("gates", None, facts.undecided(), at, closed=[])
@@ -251,7 +250,6 @@ def _gates(facts: JobFacts) -> JobStep:
 
 
 def _site_gates(facts: JobFacts) -> JobStep:
-    """The gates of sites that advertise themselves, at the director's last iteration."""
     if facts.capacity is None:
         return JobStep("site_gates", None, facts.undecided(), facts.decided_age)
     shut, words = facts.gated & facts.eligible, _sites(facts)
@@ -274,7 +272,6 @@ def _sites(facts: JobFacts) -> str:
 
 
 def _closed(facts: JobFacts) -> list[answers.ClosedGate]:
-    """What closes the eligible queues, most queues first."""
     queues, closed = facts.exclusions.config.table.queues, []
     for gate, mask in facts.gates[:_SHOWN]:
         example = "/".join(queues[next(bits(mask))])

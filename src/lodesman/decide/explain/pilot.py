@@ -142,7 +142,6 @@ def explain_pilot(case: PilotCase) -> PilotWhy:
 
 
 def _who(case: PilotCase, verdict: PilotVerdict) -> str:
-    """Who can change that it gets nothing."""
     facts, now = case.facts, case.now
     if verdict is PilotVerdict.NOT_ASKED and not now.joined:
         if facts.row.backend == MANUAL:

@@ -121,7 +121,6 @@ def _access(facts: QueueFacts) -> QueueStep | None:
 
 
 def _possible(facts: QueueFacts) -> QueueStep | None:
-    """Whether any job could run there, and any pilot be sent."""
     offer, never = facts.offer, facts.never
     if offer is None:
         return None
@@ -299,7 +298,6 @@ def _summary(facts: QueueFacts, reason: QueueReason) -> str:
 
 
 def _director(facts: QueueFacts) -> answers.QueueDirector:
-    """What the last iteration did for the queue and for the fullest task queue that fits."""
     iteration, decided, survey = facts.snapshot.iteration, facts.decided, facts.survey
     lines: list[str] = []
     if iteration is not None and survey is not None and survey.fullest is not None:

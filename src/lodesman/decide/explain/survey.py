@@ -167,7 +167,6 @@ def change_step(
 
 
 def _generic_too(task_queues: int) -> answers.ResourceChangeStep:
-    """For task queues that are excluded since the queue takes private pilots only."""
     name, yes = PRIVATE_ONLY.parameter, answers.ResourceOption(value="yes", task_queues=task_queues)
     return answers.ResourceChangeStep(criterion=name, text=f"{name} -> yes", offered=["no"], options=[yes])
 

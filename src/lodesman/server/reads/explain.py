@@ -185,13 +185,11 @@ class Explainer:
         return [config.table.queues[bit] for bit in bits(find_exclusions(key, requirements, config).eligible)]
 
     def _facts_of(self, tq_id: int, position: QueuePosition, held: Holding | None = None) -> JobFacts:
-        """The facts of a stored job."""
         key, requirements = self._read_key(tq_id)
         facts = self.job_facts(key, requirements, position, task_queue=tq_id, held=held)
         return replace(facts, taken=taken_jobs(self.db).get(key.submission, 0) if key.at_most else 0)
 
     def _read_key(self, tq_id: int) -> tuple[TaskQueueKey, Mapping[str, Any] | None]:
-        """The key of a task queue, and the Requirements of its jobs."""
         key, _ = key_and_requirements(self.db, tq_id)
         return key, read.requirements_of(self.db, key.submit_pool, tq_id)
 
@@ -244,7 +242,6 @@ class Explainer:
         )
 
     def _served(self, pool: str) -> PoolQueues | frozenset[QueueId]:
-        """The queues that serve a SubmitPool."""
         served = self.keeper.serving(self.db, pool)
         return read.queues_of_pool(self.db, pool) if served is None else served
 
@@ -269,7 +266,7 @@ class Explainer:
         pilots: JobPilots,
         running: JobsThere,
     ) -> Started:
-        """What is known of when a job starts. `part`: of the starts of its group; `running`: what runs in the pilots."""
+        """`part`: of the starts of its group; `running`: what runs in the pilots."""
         starts, jobs, now = self.keeper.starts, self.keeper.jobs, self.now
         free, soon = pilots.free_starts, pilots.soon_starts
         return Started(
@@ -323,7 +320,7 @@ class Explainer:
         return held
 
     def _shut_host(self, vo: str, offer: QueueOffer | None, gate: QueueGate | None) -> tuple[str, str]:
-        """Why the only host of a queue, or those where its pilots start, get no jobs, and who opens them; '' if they do."""
+        """Why the only host of a queue, or those where its pilots start, get no jobs, and who opens them; '' else."""
         config, shut = self.policy.vo_config(vo), self.keeper.shut_hosts
         only = 0 if offer is None else shut.queues(config) & 1 << offer.bit
         if offer is not None and gate is not None and gate.breaker.reason == ON_SHUT_HOST:

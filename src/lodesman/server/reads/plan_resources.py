@@ -115,7 +115,6 @@ def plan_resources(
 def _task_queues(
     old: Configured, new: Configured, seen: RefreshInput, state: LiveState, left: StepPass
 ) -> list[plan.JudgedTaskQueue]:
-    """The task queues with jobs, by id."""
     judged = list[plan.JudgedTaskQueue]()
     held, released = map(dict, judge(new.policy, seen, new.pools, left.item))
     rows = sorted((row for row in seen.queues if row.jobs), key=lambda row: row.id)

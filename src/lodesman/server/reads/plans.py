@@ -151,7 +151,6 @@ def _facts(
     cohort: PreparedCohort, pools: Mapping[str, NewPool], state: LiveState, task_queue: int | None,
     place: QueuePosition,
 ) -> JobFacts:  # fmt: skip
-    """The facts of a job of the cohort, as it would be stored."""
     pool, held = pools.get(cohort.key.submit_pool), None
     if cohort.held:
         held = Holding(limit="held", by="impossible", name=None, reason=cohort.held, seconds=0.0)
@@ -255,7 +254,6 @@ def _outside_shares(state: LiveState) -> list[Remark]:
 
 
 def _as_configured(shares: Mapping[str, float]) -> tuple[dict[str, float], list[Remark]]:
-    """The shares as the configuration would take them, and its remarks."""
     draft = ConfigDraft()
     for name, share in shares.items():
         place = FilePosition(section=f"group {name}")

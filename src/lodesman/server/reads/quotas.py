@@ -83,7 +83,6 @@ class JobsBehind:
         )  # fmt: skip
 
     def _least(self, rule: int, row: BucketRow, kept: Collection[QueueBehind]) -> str:
-        """The smallest amount that jobs need."""
         if any(jobs.task_queue not in self._keys for jobs in kept):
             return row.need
         keys = (self._keys[jobs.task_queue] for jobs in kept)
@@ -125,7 +124,6 @@ class JobsBehind:
         return False
 
     def _bits_of(self, queue: QueueId) -> int:
-        """The rules that may match in a queue, on whatever host."""
         rules, place = self._book.of_place(RunPlace(*queue)).bits, QuotaPlace(queue=queue.queue, host="")
         for number in self._of_hosts:
             queues = self._use.rules[self._book.names[number]].filters.get(FilterTag.QUEUES)

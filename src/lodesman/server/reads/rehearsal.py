@@ -85,7 +85,6 @@ def plan_director(body: PlanDirectorBody, state: LiveState) -> DirectorPlans:
 
 
 def _of_now(policies: Sequence[TargetPolicy], state: LiveState) -> dict[TargetPolicy, Record]:
-    """What the director would decide now by each policy."""
     director = director_apart(state, hint="A stored iteration can be planned.")
     named = policies or [director.options.target.policy]
     with state.db:  # one moment
@@ -110,7 +109,6 @@ def _answer(
     placed: Collection[TargetPolicy],
     assumed: list[str],
 ) -> DirectorPlans:
-    """The answer, with the task queues and CE queues that the body asks for."""
     first = next(iter(records.values()))
     task_queues, queues = _task_queues(body, first), _queues(records)[: body.limit]
     plans = []

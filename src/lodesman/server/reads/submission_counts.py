@@ -138,7 +138,6 @@ class SubmissionCounts:
         return [_row(submission, counts[submission.id], held, reasons) for submission in stored]
 
     def _rows(self, db: Reader, submission: StoredSubmission) -> Iterator[RowCount]:
-        """The counts of members with a row, block by block."""
         now, end = self._clock(), submission.base + submission.size
         for block in range(submission.base // BLOCK, (end - 1) // BLOCK + 1):
             kept = self._kept.setdefault(block, {})

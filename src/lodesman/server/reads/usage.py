@@ -81,7 +81,6 @@ def _correction(policy: Policy, may: May, vo: str) -> ShareCorrection | None:
 
 
 def _sites(attempts: Sequence[AttemptSums]) -> list[SiteOutcomes]:
-    """The attempts that ended at each site, by outcome."""
     outcomes: dict[str, Counter[str]] = {}
     cpu_seconds: dict[str, float] = defaultdict(float)
     for attempt in attempts:
