@@ -333,7 +333,7 @@ def test_the_room_is_what_an_iteration_would_allow(waiting, running, age, mine, 
         tokens={HERE.ce_path: tokens},
         max_load_age_s=read_options({}).max_load_age_s,
     )
-    candidate = keeper._candidates({offer("open").queue: own}, SiteMask(), now).one(
+    candidate = keeper._candidates({offer("open").queue: own}, SiteMask(), now).make_one(
         "lab", offer("open"), keeper.vos
     )
     decided = room_of(candidate, 1_000, gates=rules, now=now)
