@@ -8,14 +8,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 from msgspec.structs import replace
 
-from lodesman.decide.explain.pilot import (
-    PilotCase,
-    PilotFacts,
-    PilotNow,
-    explain_ended,
-    explain_pilot,
-    judge_pilot,
-)
+from lodesman.decide.explain.pilot import explain_ended, explain_pilot
+from lodesman.decide.explain.pilot_facts import PilotCase, PilotFacts, PilotNow, judge_pilot
 from lodesman.decide.explain.survey import WaitingTaskQueues
 from lodesman.decide.matching import ResourceRequest
 from lodesman.decide.matching.matcher import Chances

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from lodesman.decide.director.hosts import ON_SHUT_HOST
+from lodesman.decide.explain.closing import opens_host
 from lodesman.decide.explain.job_facts import JobFacts
 from lodesman.decide.explain.last_iteration import NOT_CONSIDERED, NOT_WANTED
+from lodesman.decide.explain.pilot_facts import PilotCase
 from lodesman.decide.explain.queue_facts import QueueFacts
 from lodesman.decide.explain.verdict import OF_LIMITS, STARTS_IN_TURN
 from lodesman.decide.masks.bits import bits
-from lodesman.decide.resources import LOCAL
+from lodesman.decide.resources import LOCAL, MANUAL
 from lodesman.wire.jobs import HeldBy
 from lodesman.wire.nodes import Closing, utc
 from lodesman.wire.quotas import NEXT_START, RUNNING_JOBS, FullBucket
@@ -144,12 +146,15 @@ _BY_ORDER: Final = "open by order of "
 
 
 def who_opens(
-    gates: Iterable[str], closings: Sequence[Closing] = (), settings: Iterable[str] = (), opens_host: str = ""
+    gates: Iterable[str],
+    closings: Sequence[Closing] = (),
+    settings: Iterable[str] = (),
+    host_opener: str = "",
 ) -> str:
-    """Who can open these gates and closings, and mend these `settings` of the server. `opens_host`: who opens the hosts
+    """Who can open these gates and closings, and mend these `settings` of the server. `host_opener`: who opens the hosts
     there, if known.
     """
-    of_gates = {**_WHO_OPENS, ClampName.HOST_SHUT: opens_host} if opens_host else _WHO_OPENS
+    of_gates = {**_WHO_OPENS, ClampName.HOST_SHUT: host_opener} if host_opener else _WHO_OPENS
     names = list(map(_setting, settings))
     names += [
         of_gates.get(gate, _STARTS_OR_ENDS) for gate in gates if not closings or gate != ClampName.CLOSED
@@ -245,7 +250,7 @@ def who_ends_parents(held: Mapping[HeldBy, Sequence[int]]) -> str:
     return "; and ".join(names) or _ENDS_OF_PARENTS
 
 
-# --- jobs and CE queues ----------------------------------------------------------------------------------
+# --- jobs, queues, pilots ----------------------------------------------------------------------------------
 
 
 def who_changes_job(facts: JobFacts) -> str:
@@ -328,3 +333,21 @@ def who_changes_queue(facts: QueueFacts) -> str:
     if reason is QueueReason.LIMITED and dict(facts.kept)[reason] <= facts.never_start:
         return NO_END_HELPS
     return OF_QUEUES[reason]
+
+
+def who_changes_pilot(case: PilotCase, verdict: PilotVerdict) -> str:
+    """Who can change that a pilot gets nothing."""
+    facts, now = case.facts, case.now
+    if verdict is PilotVerdict.NOT_ASKED and not now.joined:
+        if facts.row.backend == MANUAL:
+            return "whoever has its file, by starting it: python3 -I FILE"
+        return NOT_REACHED if facts.row.host else "its batch system, by starting it"
+    if verdict is PilotVerdict.HOST_SHUT and facts.shut is not None and facts.host is not None:
+        return opens_host(facts.host, facts.shut)
+    if verdict is PilotVerdict.WOULD_GET and now.is_silent:
+        return "the administrator of its node: it should have asked long ago"
+    if verdict in (PilotVerdict.WAITS_FOR_JOBS, PilotVerdict.LIMITED):
+        return who_frees_work(now.chances.blocked, case.held_parents)
+    if verdict is PilotVerdict.NOTHING_FITS and case.closings:
+        return f"{who_opens((), case.closings)}; or users, by asking for less CPUTime"
+    return OF_PILOTS[verdict]

@@ -5,29 +5,26 @@ The live index says whether its next claim would get a job; a survey, a little o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 import msgspec
 
 from lodesman.decide.director.hosts import NODE_FAULT
-from lodesman.decide.explain.actors import NOT_REACHED, OF_PILOTS, who_frees_work, who_opens
-from lodesman.decide.explain.closing import opens_host, shut_text
+from lodesman.decide.explain.actors import (
+    OF_PILOTS,
+    who_changes_pilot,
+)
+from lodesman.decide.explain.closing import shut_text
+from lodesman.decide.explain.pilot_facts import PilotCase, PilotFacts, judge_pilot
 from lodesman.decide.explain.survey import ruled_out, suggestion
-from lodesman.decide.explain.verdict import chain_of, counted, first_that_holds, sentence, since, span
-from lodesman.decide.matching import ANY, ResourceRequest
-from lodesman.decide.matching.matcher import Chances
-from lodesman.decide.matching.offers import UNLIMITED
-from lodesman.decide.matching.policy import Policy
+from lodesman.decide.explain.verdict import chain_of, counted, sentence, since, span
+from lodesman.decide.matching import ANY
 from lodesman.decide.resources import MANUAL
 from lodesman.decide.resources.settings import without_processor_tags
 from lodesman.wire import why_pilots as answers
-from lodesman.wire.hosts import HostName, HostRecord
-from lodesman.wire.jobs import HeldBy
-from lodesman.wire.nodes import Closing
-from lodesman.wire.pilots import Pilot, StoredPilot
-from lodesman.wire.vocabulary import FreeBy, MainReason, PilotState, PilotVerdict
+from lodesman.wire.pilots import StoredPilot
+from lodesman.wire.vocabulary import MainReason, PilotState, PilotVerdict
 from lodesman.wire.why_pilots import Amounts, PilotStep, PilotWhy
 
 _SHOWN: Final = 5
@@ -46,76 +43,6 @@ _SUMMARIES: Final = {
 }
 
 
-class PilotFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored of a pilot."""
-
-    row: Pilot
-    drain_reason: str  # why it has to leave; '': a user said so
-    promised: list[tuple[int, int]]  # (cores, memory_mb) of each job that it has
-    stale_pools: int = 0  # how many of the SubmitPools that it presented when it joined differed
-    host: HostName | None = None  # where it says that it runs
-    shut: HostRecord | None = None  # of that host, if it gets no jobs
-    is_damaged: bool = False  # what it said of its node cannot be read
-
-
-class PilotNow(msgspec.Struct, frozen=True, kw_only=True):
-    """What only the hot process knows of a live pilot."""
-
-    at: float  # UNIX seconds, as all moments here
-    joined: bool
-    whole: Amounts  # all that it offers
-    request: ResourceRequest  # of its next claim
-    free_by: FreeBy
-    asked_at: float | None
-    asked_jobs: int | None
-    waits_since: float | None  # set while a long poll of it waits
-    silent_seconds: float | None
-    is_silent: bool
-    chances: Chances
-
-    @property
-    def free(self) -> Amounts:
-        """What a claim would say it has free."""
-        return amounts(self.request.cores, self.request.memory_mb, self.request.norm_cpu_seconds)
-
-
-def amounts(*values: int) -> Amounts:
-    """Cores, memory and CPU time, None for the unlimited."""
-    return Amounts(*(None if value >= UNLIMITED else value for value in values))
-
-
-class PilotCase(msgspec.Struct, frozen=True, kw_only=True):
-    """A live pilot, and the task queues that wait."""
-
-    facts: PilotFacts
-    now: PilotNow
-    work: answers.Work
-    surveyed: float  # the age of `work` in seconds
-    policy: Policy
-    closings: Sequence[
-        Closing
-    ] = ()  # announced ones that leave it too little time for some of these task queues
-    held_parents: Mapping[HeldBy, Sequence[int]] = {}  # held jobs that jobs wait for which would fit
-
-
-def judge_pilot(facts: PilotFacts, now: PilotNow) -> PilotVerdict:
-    """Why a live pilot gets nothing: the first that holds."""
-    silent_asker = now.asked_at is None and now.waits_since is None and not facts.promised
-    in_order = (
-        (facts.row.drain, PilotVerdict.DRAINING),
-        (facts.row.bound_job is not None, PilotVerdict.BOUND),
-        (now.whole.cores == 0, PilotVerdict.NOT_CONFIGURED),
-        (facts.shut is not None, PilotVerdict.HOST_SHUT),
-        (not now.joined or silent_asker, PilotVerdict.NOT_ASKED),
-        (now.request.cores < 1, PilotVerdict.FULL),
-        (now.chances.eligible, PilotVerdict.WOULD_GET),
-        ({*now.chances.blocked} == {MainReason.WAITS_FOR_JOBS}, PilotVerdict.WAITS_FOR_JOBS),
-        (now.chances.blocked, PilotVerdict.LIMITED),
-        (now.chances.of_vo, PilotVerdict.NOTHING_FITS),
-    )
-    return first_that_holds(in_order, PilotVerdict.NOTHING_WAITS)
-
-
 def explain_pilot(case: PilotCase) -> PilotWhy:
     """Why a live pilot gets nothing, or what it would get."""
     facts, now, chances = case.facts, case.now, case.now.chances
@@ -124,7 +51,7 @@ def explain_pilot(case: PilotCase) -> PilotWhy:
     del offered["submit_pools"], offered["pools_version"]
     return msgspec.structs.replace(
         _answer(facts, verdict, _summary(case, verdict)),
-        who=_who(case, verdict),
+        who=who_changes_pilot(case, verdict),
         chain=_chain(case),
         offer=answers.PilotOffer(**offered, whole=now.whole, free=now.free, free_by=now.free_by),
         asked=answers.PilotAsked(since(now.asked_at, now.at), now.asked_jobs, since(now.waits_since, now.at)),
@@ -139,23 +66,6 @@ def explain_pilot(case: PilotCase) -> PilotWhy:
         task_queues=case.work,
         ages=answers.PilotAges(now=0.0, task_queues=case.surveyed, heard=now.silent_seconds),
     )
-
-
-def _who(case: PilotCase, verdict: PilotVerdict) -> str:
-    facts, now = case.facts, case.now
-    if verdict is PilotVerdict.NOT_ASKED and not now.joined:
-        if facts.row.backend == MANUAL:
-            return "whoever has its file, by starting it: python3 -I FILE"
-        return NOT_REACHED if facts.row.host else "its batch system, by starting it"
-    if verdict is PilotVerdict.HOST_SHUT and facts.shut is not None and facts.host is not None:
-        return opens_host(facts.host, facts.shut)
-    if verdict is PilotVerdict.WOULD_GET and now.is_silent:
-        return "the administrator of its node: it should have asked long ago"
-    if verdict in (PilotVerdict.WAITS_FOR_JOBS, PilotVerdict.LIMITED):
-        return who_frees_work(now.chances.blocked, case.held_parents)
-    if verdict is PilotVerdict.NOTHING_FITS and case.closings:
-        return f"{who_opens((), case.closings)}; or users, by asking for less CPUTime"
-    return OF_PILOTS[verdict]
 
 
 def explain_ended(facts: PilotFacts, at: float) -> PilotWhy:

@@ -18,7 +18,8 @@ from typing import TypeVar
 import msgspec
 
 from lodesman.base.errors import InvalidRequest, NotFound, TooLarge, Unavailable
-from lodesman.decide.explain.pilot import PilotNow, explain_ended
+from lodesman.decide.explain.pilot import explain_ended
+from lodesman.decide.explain.pilot_facts import PilotNow
 from lodesman.decide.explain.queue import explain_queue
 from lodesman.decide.matching import TaskQueueKey
 from lodesman.decide.matching.task_queue import key_to_json

@@ -18,7 +18,8 @@ from lodesman.decide.director.site_mask import SiteMask
 from lodesman.decide.explain.closing import longest_minutes
 from lodesman.decide.explain.job import explain_job
 from lodesman.decide.explain.job_facts import JobFacts
-from lodesman.decide.explain.pilot import PilotCase, PilotFacts, PilotNow, explain_pilot
+from lodesman.decide.explain.pilot import explain_pilot
+from lodesman.decide.explain.pilot_facts import PilotCase, PilotFacts, PilotNow
 from lodesman.decide.explain.queue import CONSIDERED, explain_queue_for_job
 from lodesman.decide.explain.queue_facts import QueueFacts
 from lodesman.decide.explain.starts import JobsThere, Started

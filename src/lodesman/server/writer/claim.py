@@ -10,7 +10,7 @@ from itertools import repeat
 from typing import Any
 
 from lodesman.base.errors import Unauthorized
-from lodesman.decide.explain.pilot import PilotNow, amounts
+from lodesman.decide.explain.pilot_facts import PilotNow, amounts
 from lodesman.decide.matching import ResourceRequest, TaskQueueKey
 from lodesman.decide.matching.limit_rules import RunPlace
 from lodesman.decide.matching.lottery import SharedSlot

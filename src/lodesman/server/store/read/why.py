@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from lodesman.base.errors import NotFound
-from lodesman.decide.explain.pilot import PilotFacts
+from lodesman.decide.explain.pilot_facts import PilotFacts
 from lodesman.decide.explain.verdict import since, verdict_of
 from lodesman.decide.matching import key_from_json, wanted_of
 from lodesman.server.store import UNREADABLE, Reader, damaged, readable
