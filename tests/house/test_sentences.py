@@ -18,7 +18,7 @@ PLURAL = re.compile(
 )
 # What is above a limit of 1 or more, or is shown of several only.
 MANY = {
-    "server/http/hosts.py": {"len(found)"},
+    "server/http/hosts.py": {"len(same)"},
     "server/engines/isolation.py": {"accounts"},
     "user/cli/jobs.py": {"described.jobs"},
     "user/cli/plan.py": {"rate"},

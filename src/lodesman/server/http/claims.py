@@ -112,7 +112,7 @@ class AskedClaim:
         core, self._claim = self.core, None
         self._stop_waiting()
         if self._probe is not None:
-            self._probe.answered(() if isinstance(result, Exception) else [one[:2] for one in result])
+            self._probe.answered(() if isinstance(result, Exception) else [job[:2] for job in result])
         if isinstance(result, LodesmanError):
             self.reply(*error_answer(result))
         elif result or not self._left:
@@ -165,27 +165,27 @@ def _begin(core: Core, pilot_id: int, asks: ClaimBody, reply: Reply) -> AskedCla
         raise InvalidRequest(
             "A claim asks for one job at least: count or ahead is above 0.", parameter="count"
         )
-    asked = AskedClaim(core, session, reply)
+    claim = AskedClaim(core, session, reply)
     if session.drain and session.bound_job is None:
         reply(*json_answer(_NOTHING_MORE))
-        return asked
+        return claim
     if core.ending:
         raise Unavailable("The server is ending.", hint="Ask again when it is back.")
     if session.bound_job is not None:
-        asked.post_bound(asks)
-        return asked
+        claim.post_bound(asks)
+        return claim
     jitter = core.jitter.uniform(_SHORTEST_WAIT, _LONGEST_WAIT)
     seconds = max(0.0, min(asks.wait_s, jitter, core.lease_seconds / 2)) if asks.count else 0.0
     shut = core.hosts.shut.get(session.host) if core.hosts.shut else None
     if shut is None:
-        asked.post(asks, seconds)
+        claim.post(asks, seconds)
     elif asks.count and core.hosts.probe(shut, session.id, core.clock()):
-        asked.post_probe(shut, asks, seconds)
+        claim.post_probe(shut, asks, seconds)
     elif (last := core.live.pilots.last_claims.get(session.id)) and last[0] == asks.claim_token:
-        asked.post(asks, 0.0)  # the answer was lost: it gets that again, and nothing new
+        claim.post(asks, 0.0)  # the answer was lost: it gets that again, and nothing new
     else:
-        asked.rest(shut, seconds)
-    return asked
+        claim.rest(shut, seconds)
+    return claim
 
 
 @serves(calls.CLAIM)
@@ -197,7 +197,7 @@ async def _claim(core: Core, request: Request[Nothing, ClaimBody]) -> ClaimAnswe
         if not done.done():
             done.set_result((status, headers, text))
 
-    asked = _begin(core, request.who.pilot_id, request.body, reply)
+    claim = _begin(core, request.who.pilot_id, request.body, reply)
     gone = asyncio.ensure_future(request.receive())
     either: tuple[asyncio.Future[Any], ...] = (done, gone)
     try:
@@ -206,7 +206,7 @@ async def _claim(core: Core, request: Request[Nothing, ClaimBody]) -> ClaimAnswe
         gone.cancel()
         if not done.done():
             done.cancel()
-            asked.gone()
+            claim.gone()
     if done.cancelled():
         raise Disconnected
     status, headers, text = done.result()

@@ -78,22 +78,22 @@ class Endpoint(Generic[_S]):
         self.path = pattern_of(call)
         self._decoder = msgspec.json.Decoder(call.body) if call.has_body else None
         self._fields = msgspec.structs.fields(call.query)
-        self._lists = {one.name for one in self._fields if _is_list(one.type)}
-        self._parameters = [one.name for one in self._fields if one.name not in call.names]
+        self._lists = {field.name for field in self._fields if _is_list(field.type)}
+        self._parameters = [field.name for field in self._fields if field.name not in call.names]
 
     async def request(
         self, who: Principal, names: tuple[str, ...], scope: Scope, receive: Receive
     ) -> Request[Any, Any]:
         """`names`: the values of those in the path. Raises InvalidRequest, TooLarge, Disconnected."""
         query: Any = Nothing()
-        given: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         if scope["query_string"]:
-            given |= _parameters(scope["query_string"], self._parameters, self._lists)
+            values |= _parameters(scope["query_string"], self._parameters, self._lists)
         if self._fields:
-            given |= zip(self.call.names, names, strict=True)
-            known = [one for one in self._fields if one.name in given]
+            values |= zip(self.call.names, names, strict=True)
+            fields = [field for field in self._fields if field.name in values]
             query = self.call.query(
-                **{one.name: _value(one.name, one.type, given[one.name]) for one in known}
+                **{field.name: _value(field.name, field.type, values[field.name]) for field in fields}
             )
         if self._decoder is None:
             return Request(who, query, Nothing(), 0, scope, receive)
@@ -106,21 +106,21 @@ def serves(call: Call[_Q, _B, _A]) -> Callable[[_Function[_S, _Q, _B, _A]], Endp
     return lambda function: Endpoint(call, function)
 
 
-def _parameters(raw: bytes, known: Sequence[str], lists: Collection[str]) -> dict[str, Any]:
+def _parameters(raw: bytes, names: Sequence[str], lists: Collection[str]) -> dict[str, Any]:
     """Each once, but for `lists`. Raises InvalidRequest."""
     try:
         pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="strict")
     except ValueError:
         raise InvalidRequest("The query string is not of the form name=value&name=value in UTF-8.") from None
-    several = {name: [value for one, value in pairs if one == name] for name in lists}
-    pairs = [one for one in pairs if one[0] not in lists]
-    given: dict[str, Any] = dict(pairs)
-    if unknown := given.keys() - set(known):
-        hint = f"There are {', '.join(known)}." if known else "This call has none."
+    several = {name: [value for parameter, value in pairs if parameter == name] for name in lists}
+    pairs = [pair for pair in pairs if pair[0] not in lists]
+    parameters: dict[str, Any] = dict(pairs)
+    if unknown := parameters.keys() - set(names):
+        hint = f"There are {', '.join(names)}." if names else "This call has none."
         raise InvalidRequest(f"There is no parameter {shown(min(unknown))}.", hint=hint)
-    if len(given) < len(pairs):
+    if len(parameters) < len(pairs):
         raise InvalidRequest("A parameter is given twice.")
-    return given | {name: values for name, values in several.items() if values}
+    return parameters | {name: values for name, values in several.items() if values}
 
 
 def _is_list(kind: Any) -> bool:
@@ -140,7 +140,9 @@ def _value(name: str, kind: Any, text: Any) -> Any:
         if text not in ("true", "false"):
             raise InvalidRequest(f"{name} must be true or false.", parameter=name)
         return text == "true"
-    words = [word for one in (kind, *get_args(kind)) if get_origin(one) is Literal for word in get_args(one)]
+    words = [
+        word for part in (kind, *get_args(kind)) if get_origin(part) is Literal for word in get_args(part)
+    ]
     if words:
         if text not in words:
             raise InvalidRequest(f"{name} must be one of {', '.join(words)}.", parameter=name)
@@ -157,16 +159,20 @@ def _endpoints(
     process: Process, modules: tuple[ModuleType, ...]
 ) -> tuple[Mapping[tuple[str, str], Endpoint[Any]], Sequence[Endpoint[Any]]]:
     """Those without names in their paths by method and path, and the others."""
-    served = [one for module in modules for one in vars(module).values() if isinstance(one, Endpoint)]
-    found = [one for one in served if one.call.process == process]
-    counts = Counter(one.call for one in found)
+    served = [
+        endpoint for module in modules for endpoint in vars(module).values() if isinstance(endpoint, Endpoint)
+    ]
+    endpoints = [endpoint for endpoint in served if endpoint.call.process == process]
+    counts = Counter(endpoint.call for endpoint in endpoints)
     wrong = [call.path for call in CALLS if counts[call] != (call.process == process)]
     if wrong:
         raise LookupError(f"The {process} process has no function, or more than one, for {wrong}.")
     plain: Mapping[tuple[str, str], Endpoint[Any]] = {
-        (one.call.method, one.call.path): one for one in found if not one.call.names
+        (endpoint.call.method, endpoint.call.path): endpoint
+        for endpoint in endpoints
+        if not endpoint.call.names
     }
-    return plain, [one for one in found if one.call.names]
+    return plain, [endpoint for endpoint in endpoints if endpoint.call.names]
 
 
 class Dispatcher(Generic[_S]):
@@ -231,23 +237,23 @@ class Dispatcher(Generic[_S]):
         if plain is not None:
             return plain, ()
         for endpoint in self._patterns:
-            found = endpoint.path.fullmatch(scope["path"]) if endpoint.call.method == method else None
-            if found is not None:
-                return endpoint, found.groups()
+            match = endpoint.path.fullmatch(scope["path"]) if endpoint.call.method == method else None
+            if match is not None:
+                return endpoint, match.groups()
         return None, ()
 
     async def _refuse(self, _scope: Scope, send: Send, answer: Answer) -> None:
         status, headers, body = answer
         if self._process == "reading":
             # How long a connection lives is between the client and the hot process.
-            headers = [one for one in headers if one[0] != b"connection"]
+            headers = [pair for pair in headers if pair[0] != b"connection"]
         await wire.send_answer(send, status, headers, body)
 
 
 @cache
 def pattern_of(call: Call[Any, Any, Any]) -> re.Pattern[str]:
     """The path of a call: numbers where its query has numbers."""
-    kinds: Mapping[str, Any] = {one.name: one.type for one in msgspec.structs.fields(call.query)}
+    kinds: Mapping[str, Any] = {field.name: field.type for field in msgspec.structs.fields(call.query)}
     path = re.sub(r"{(\w+)}", lambda name: _NUMBER if kinds[name[1]] is int else _WORD, call.path)
     return re.compile(path)
 

@@ -86,15 +86,15 @@ async def _job_why(side: ReadSide, request: Request[asks.JobInQueue, Nothing]) -
     return replace(_explainer(side), limits=lambda *_: limits).job(job, queue)
 
 
-async def _limits(side: ReadSide, who: Principal, asked: LimitQuery) -> LimitAnswer:
+async def _limits(side: ReadSide, who: Principal, query: LimitQuery) -> LimitAnswer:
     """What limits jobs there, as far as the caller may see; nothing while the hot process is away."""
     try:
-        limits: LimitAnswer = await side.ask_hot(inner_calls.LIMITED, asked)
+        limits: LimitAnswer = await side.ask_hot(inner_calls.LIMITED, query)
     except Unavailable:
         return LimitAnswer()
     if limits.buckets:
         use = await _limit_use(side)
-        named = [use.named(one, own_vo(who)) for one in limits.buckets]
+        named = [use.named(bucket, own_vo(who)) for bucket in limits.buckets]
         return msgspec.structs.replace(limits, buckets=named)
     return limits
 
@@ -105,20 +105,20 @@ async def _limit_use(side: ReadSide) -> LimitUse:
 
 @serves(calls.QUOTA_USES)
 async def _quota_uses(side: ReadSide, request: Request[UsesQuery, Nothing]) -> QuotaUses:
-    asked, found = request.query, await side.ask_hot(inner_calls.LIMIT_BUCKETS, Nothing())
+    query, buckets = request.query, await side.ask_hot(inner_calls.LIMIT_BUCKETS, Nothing())
     use = await _limit_use(side)
-    found = await asyncio.to_thread(JobsBehind(side.policy, use, side.fresh()).narrow, found)
-    if asked.user or asked.job_class:
-        job = _asked_job(side, asked)
-        found = [row for row in found if use.concerns(row, job)]
-    some, more = page(following(found, asked.after, asked.limit, _bucket), asked.limit, _bucket)
-    return QuotaUses(uses=[use.named(one, own_vo(request.who)) for one in some], **more)
+    buckets = await asyncio.to_thread(JobsBehind(side.policy, use, side.fresh()).narrow, buckets)
+    if query.user or query.job_class:
+        job = _asked_job(side, query)
+        buckets = [bucket for bucket in buckets if use.concerns(bucket, job)]
+    some, more = page(following(buckets, query.after, query.limit, _bucket), query.limit, _bucket)
+    return QuotaUses(uses=[use.named(bucket, own_vo(request.who)) for bucket in some], **more)
 
 
-def _asked_job(side: ReadSide, asked: UsesQuery) -> QuotaJob:
-    job_class, variant = split_name(asked.job_class)
-    lists = side.policy.vocabulary.with_accounts(groups_by_user(side.db)).lists_of(asked.user)
-    return QuotaJob(user=asked.user, user_lists=lists, job_class=job_class, variant=variant)
+def _asked_job(side: ReadSide, query: UsesQuery) -> QuotaJob:
+    job_class, variant = split_name(query.job_class)
+    lists = side.policy.vocabulary.with_accounts(groups_by_user(side.db)).lists_of(query.user)
+    return QuotaJob(user=query.user, user_lists=lists, job_class=job_class, variant=variant)
 
 
 def _bucket(row: BucketRow) -> str:
@@ -129,8 +129,8 @@ def _bucket(row: BucketRow) -> str:
 async def _pilot_why(side: ReadSide, request: Request[asks.PilotAt, Nothing]) -> PilotWhy:
     facts = pilot_facts(side.db, request.query.pilot, own_vo(request.who))
     if facts.row.ended_at is None:
-        found = await side.ask_hot(inner_calls.PILOT_NOW, PilotLoad(facts.row.id, facts.promised))
-        now = msgspec.json.decode(found, type=PilotNow)
+        answer = await side.ask_hot(inner_calls.PILOT_NOW, PilotLoad(facts.row.id, facts.promised))
+        now = msgspec.json.decode(answer, type=PilotNow)
         if not now.joined and facts.row.state is PilotState.RUNNING:
             facts = pilot_facts(side.db, str(facts.row.id))  # it ended in between
         if facts.row.ended_at is None:
@@ -151,23 +151,23 @@ async def _pilot_log(side: ReadSide, request: Request[asks.PilotAt, Nothing]) ->
         raise NotFound(f"{never} the batch system {row.backend} has not accepted it{why}.")
     if watch is None:
         raise NotFound(f"The output of pilot {row.id} is at {row.backend}, which is configured no more.")
-    found = await asyncio.to_thread(watch.backend.output, row.stamp, row.native_id)
-    if found is None and row.state is PilotState.SUBMITTED:
+    output = await asyncio.to_thread(watch.backend.output, row.stamp, row.native_id)
+    if output is None and row.state is PilotState.SUBMITTED:
         raise NotFound(f"{never} it waits at the batch system {row.backend} as {row.native_id}.")
-    if found is None:
+    if output is None:
         raise NotFound(
             f"The batch system {row.backend} keeps nothing of pilot {row.id}.",
             hint="What a pilot wrote is kept for a day after its end; one that never started has written nothing.",
         )
-    text = found.decode("utf-8", "replace")
+    text = output.decode("utf-8", "replace")
     return PilotLog(row.id, row.stamp, row.backend, row.native_id, row.host, text)
 
 
 @serves(calls.QUEUE_WHY)
 async def _queue_why(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) -> QueueExplained:
-    asked = request.query
-    vo = vo_of(asked.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
-    place, explainer = _place(side, request.who, asked), _explainer(side)
+    query = request.query
+    vo = vo_of(query.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
+    place, explainer = _place(side, request.who, query), _explainer(side)
     offer, gate = side.policy.vo_config(vo).offer(place), None
     if offer is not None and side.director is not None:
         queue_id, mask = QueueId(*place), side.keeper.mask(side.db)
@@ -193,20 +193,20 @@ async def _queue_why(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) 
     with suppress(Unavailable):
         limits = await side.ask_hot(inner_calls.LIMITED, limits_at([QueueId(*place)], side.watches))
         kept, never = (
-            frozenset(tq_id for one in limits.some for tq_id in ids(one))
+            frozenset(tq_id for barrier in limits.some for tq_id in ids(barrier))
             for ids in (attrgetter("ids"), attrgetter("never"))
         )
         facts = replace(facts, limited=kept, never_start=never)
     return explain_queue(facts)
 
 
-def _place(side: ReadSide, who: Principal, asked: asks.NodeQuery) -> QueueId:
-    parts = (asked.site, asked.ce, asked.queue)
+def _place(side: ReadSide, who: Principal, query: asks.NodeQuery) -> QueueId:
+    parts = (query.site, query.ce, query.queue)
     if all(parts):
         return _open_to(side, who, QueueId(*parts))
-    if any(parts) or not asked.path:
+    if any(parts) or not query.path:
         raise InvalidRequest("Name the queue: site, ce and queue; or path, SITE/CE/QUEUE.", parameter="path")
-    return _named_queue(side, who, asked.path, "path")
+    return _named_queue(side, who, query.path, "path")
 
 
 def _open_to(side: ReadSide, who: Principal, place: QueueId) -> QueueId:
@@ -236,11 +236,11 @@ def _named_queue(side: ReadSide, who: Principal, path: str, parameter: str) -> Q
 @serves(calls.PLAN_JOB)
 async def _plan_job(side: ReadSide, request: Request[Nothing, asks.PlanJobBody]) -> JobPlan:
     who, verified = request.who, None
-    wanted = asks.SubmitBody(**msgspec.structs.asdict(request.body))
+    body = asks.SubmitBody(**msgspec.structs.asdict(request.body))
     if side.jsv.is_set:
-        verified = await side.verifier.verified(VerifyBody(wanted, who.name, who.groups, side.jsv))
+        verified = await side.verifier.verified(VerifyBody(body, who.name, who.groups, side.jsv))
     limits = _LimitsOfPlan(side, who, asyncio.get_running_loop())
-    return await _plan(side, side.job_plans, partial(plan_job, wanted, who, verified), limits)
+    return await _plan(side, side.job_plans, partial(plan_job, body, who, verified), limits)
 
 
 @serves(inner_calls.VERIFY)
@@ -275,8 +275,8 @@ async def _plan_quotas(side: ReadSide, request: Request[Nothing, PlanQuotasBody]
     """Raises InvalidConfig with all faults, InvalidRequest."""
 
     def make(state: LiveState) -> QuotaPlan:
-        known = known_names(state.policy, state.classes(), state.db)
-        return plan_quotas(*read_sets(request.body.text, state.policy, known), state)
+        names = known_names(state.policy, state.classes(), state.db)
+        return plan_quotas(*read_sets(request.body.text, state.policy, names), state)
 
     return await _plan(side, side.large_plans, make)
 
@@ -288,15 +288,15 @@ class _LimitsOfPlan:
     side: ReadSide
     who: Principal
     loop: asyncio.AbstractEventLoop
-    found: dict[TaskQueueKey, LimitAnswer] = field(default_factory=dict)
+    answers: dict[TaskQueueKey, LimitAnswer] = field(default_factory=dict)
 
     def __call__(self, key: TaskQueueKey, queues: Sequence[QueueId]) -> LimitAnswer:
-        known = self.found.get(key)
-        if known is None and len(self.found) < _MOST_LIMITS_ASKED:
-            asked = limits_at(queues, self.side.watches, key=key_to_json(key))
-            answer = asyncio.run_coroutine_threadsafe(_limits(self.side, self.who, asked), self.loop)
-            known = self.found[key] = answer.result(_PLAN_SECONDS)
-        return known or LimitAnswer()
+        limits = self.answers.get(key)
+        if limits is None and len(self.answers) < _MOST_LIMITS_ASKED:
+            query = limits_at(queues, self.side.watches, key=key_to_json(key))
+            answer = asyncio.run_coroutine_threadsafe(_limits(self.side, self.who, query), self.loop)
+            limits = self.answers[key] = answer.result(_PLAN_SECONDS)
+        return limits or LimitAnswer()
 
 
 def _unlimited(_key: TaskQueueKey, _queues: Sequence[QueueId]) -> LimitAnswer:

@@ -41,7 +41,7 @@ class UpkeepFigures(Struct, frozen=True, kw_only=True):
 
     def of_queues(self, queues: Collection[QueueId]) -> UpkeepFigures:
         """What concerns these CE queues and their sites."""
-        sites = {one.site for one in queues}
+        sites = {queue.site for queue in queues}
         return UpkeepFigures(
             gates={site: is_open for site, is_open in self.gates.items() if site in sites},
             failed_starts={key: number for key, number in self.failed_starts.items() if key[0] in queues},
@@ -80,8 +80,11 @@ def render_metrics(
     """The text of /metrics."""
     closed, repaired = "CE queues that administrators closed", "What the reconciler found wrong and repaired"
     succeeded = "When a step last succeeded"
-    gates = {"open": sum(upkeep.gates.values()), "shut": sum(not one for one in upkeep.gates.values())}
-    found = [
+    gates = {
+        "open": sum(upkeep.gates.values()),
+        "shut": sum(not is_open for is_open in upkeep.gates.values()),
+    }
+    metrics = [
         *database,
         _family("closed_queues", closed, {(): closed_queues}),
         _family("site_gates", "Sites that advertise themselves, by the state of their gates", gates, "state"),
@@ -92,7 +95,7 @@ def render_metrics(
         _family("upkeep_success_timestamp_seconds", succeeded, upkeep.succeeded_at, "step"),
         _family("reconciled_total", repaired, upkeep.repaired, "fault"),
     ]
-    return generate_latest(_Gathered(found))
+    return generate_latest(_Gathered(metrics))
 
 
 def _pilot_starts(upkeep: UpkeepFigures) -> Iterator[Metric]:
@@ -119,8 +122,8 @@ def _family(name: str, words: str, values: Mapping[Any, float], *labels: str) ->
     """A value for each label or tuple of labels. The name says whether it only grows."""
     kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
     family = kind(f"lodesman_{name}", words, labels=labels)
-    for given, value in values.items():
-        family.add_metric([given] if isinstance(given, str) else given, value)
+    for label, value in values.items():
+        family.add_metric([label] if isinstance(label, str) else label, value)
     return family
 
 
@@ -151,14 +154,16 @@ async def _is_well(core: Core, _request: Request[Nothing, Nothing]) -> server.He
 def _warnings(core: Core) -> list[str]:
     """What goes wrong outside of the server. Strangers ask, too: sites have no names here."""
     db = core.reader
-    failing = {place for place, one in breakers(db).items() if one.failures}
-    opened = {place for place, one in breakers(db).items() if one.state is not BreakerState.CLOSED}
+    failing = {place for place, breaker in breakers(db).items() if breaker.failures}
+    opened = {place for place, breaker in breakers(db).items() if breaker.state is not BreakerState.CLOSED}
     orders = breaker_orders(db)
     opened -= {place for place, order in orders.items() if order.state == "closed"}
     opened |= {place for place, order in orders.items() if order.state == "open"}
     failing -= opened | orders.keys()
-    found = ((opened, "the breaker is open"), (failing, "the last ones failed"))
-    pilots = [f"{_queues(places)} not start pilots: {why} (lode site ls)" for places, why in found if places]
+    troubles = ((opened, "the breaker is open"), (failing, "the last ones failed"))
+    pilots = [
+        f"{_queues(places)} not start pilots: {why} (lode site ls)" for places, why in troubles if places
+    ]
     if away := unreached_pilots(db, core.clock() - UNREACHED_SECONDS):
         run = "1 pilot runs and has" if away == 1 else f"{away} pilots run and have"
         pilots.append(f"{run} not reached this server: is public_url of [server] right? (lode pilot ls)")
@@ -184,8 +189,8 @@ def _faults(core: Core) -> list[str]:
     """What went wrong in the server since its start; its log names each."""
     repaired, failed = core.live.repaired, core.journal.faults
     mended = [f"{words}: {repaired[kind]}, mended." for kind, words in _MENDED.items() if repaired[kind]]
-    said = core.background.said
-    left_out, damaged = _named(map(_for_strangers, said.left_out)), _named(said.damaged)
+    state = core.background.said
+    left_out, damaged = _named(map(_for_strangers, state.left_out)), _named(state.damaged)
     return [
         *mended,
         *([f"What the server cannot handle now, and leaves out: {left_out}."] if left_out else []),
@@ -195,9 +200,9 @@ def _faults(core: Core) -> list[str]:
 
 
 def _named(items: Iterable[str]) -> str:
-    found = sorted(items)
-    more = [f"and {len(found) - _NAMED} more"] if len(found) > _NAMED else []
-    return ", ".join([*found[:_NAMED], *more])
+    names = sorted(items)
+    more = [f"and {len(names) - _NAMED} more"] if len(names) > _NAMED else []
+    return ", ".join([*names[:_NAMED], *more])
 
 
 def _for_strangers(item: str) -> str:

@@ -49,7 +49,7 @@ async def _order(
     host, record = state
     note = AuditNote(action, str(host), request.who.name, origin_of(request.scope), detail=reason)
     await core.hosts.change([state], note)
-    pilots = sum(1 for one in core.sessions.values() if one.host == host)
+    pilots = sum(1 for session in core.sessions.values() if session.host == host)
     return hosts.HostChanged(host.site, host.host, shut=record is not None and record.shut, pilots=pilots)
 
 
@@ -57,16 +57,16 @@ def _named(core: Core, name: str, site: str) -> HostName:
     """The host of this name at the site, or at the only one that has it. Raises InvalidRequest."""
     if site:
         return HostName(site, name)
-    known = pilots_by_host(core.reader).keys() | host_records(core.reader).keys()
-    found = sorted(one for one in known if one.host == name)
-    if not found:
+    known_hosts = pilots_by_host(core.reader).keys() | host_records(core.reader).keys()
+    same = sorted(host for host in known_hosts if host.host == name)
+    if not same:
         words = f"No pilot lives on a host {name[:100]}."
         raise InvalidRequest(
             words, hint="Name its site, too: --site. Known hosts: lode host ls.", parameter="site"
         )
-    if len(found) > 1:
+    if len(same) > 1:
         raise InvalidRequest(
-            f"{len(found)} sites have a host {name[:100]}.", hint="Name the site: --site.",
-            choices=[one.site for one in found], parameter="site",
+            f"{len(same)} sites have a host {name[:100]}.", hint="Name the site: --site.",
+            choices=[host.site for host in same], parameter="site",
         )  # fmt: skip
-    return found[0]
+    return same[0]

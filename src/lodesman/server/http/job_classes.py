@@ -69,21 +69,22 @@ def _places(classes: Classes, after: str) -> Iterator[tuple[str, str]]:
     for each in names[bisect_left(names, name) :]:
         variants = _variants(classes, each)
         begin = variants.index(variant) + 1 if after and each == name else 0
-        yield from ((each, one) for one in variants[begin:])
+        yield from ((each, following) for following in variants[begin:])
 
 
 def _variants(classes: Classes, name: str) -> list[str]:
     """The default first."""
-    found = classes.by_name.get(name)
-    return sorted(found.variants, key=lambda one: (one != DEFAULT_VARIANT, one)) if found else []
+    job_class = classes.by_name.get(name)
+    variants = job_class.variants if job_class else ()
+    return sorted(variants, key=lambda variant: (variant != DEFAULT_VARIANT, variant))
 
 
-def _row(one: JobClass, variant: str, change: ClassChange | None) -> ClassRow:
+def _row(job_class: JobClass, variant: str, change: ClassChange | None) -> ClassRow:
     return ClassRow(
-        one.name, variant, one.state(variant).value,
-        owner=[shown(name, LONGEST_SHOWN) for name in one.owner[:MOST_NAMED]], revision=one.revision,
+        job_class.name, variant, job_class.state(variant).value,
+        owner=[shown(name, LONGEST_SHOWN) for name in job_class.owner[:MOST_NAMED]], revision=job_class.revision,
         changed_at=change.at if change else None, changed_by=change.by if change else "",
-        more_owners=max(0, len(one.owner) - MOST_NAMED),
+        more_owners=max(0, len(job_class.owner) - MOST_NAMED),
     )  # fmt: skip
 
 
@@ -97,13 +98,14 @@ def _in_full(now: Classes, name: str, variant: str) -> ClassInFull:
     found = now.find(f"{name}.{variant}")
     if not isinstance(found, tuple):
         raise error_of(no_class(name) if variant == DEFAULT_VARIANT else found)
-    one = found[0]
+    job_class = found[0]
     values = {
-        name: write_base(kind_of(name), value) for name, value in one.snapshot(variant).attributes.items()
+        name: write_base(kind_of(name), value)
+        for name, value in job_class.snapshot(variant).attributes.items()
     }
     return ClassInFull(
-        name=one.name, text=write_class(one), revision=one.revision, disabled=sorted(one.disabled),
-        conflicts=now.conflicts_of(one.name), variant=variant, values=values,
+        name=job_class.name, text=write_class(job_class), revision=job_class.revision, disabled=sorted(job_class.disabled),
+        conflicts=now.conflicts_of(job_class.name), variant=variant, values=values,
     )  # fmt: skip
 
 
@@ -121,17 +123,20 @@ async def _set_classes(core: Core, request: Request[Nothing, ClassTextBody]) -> 
             before, body.text, by, how, groups=groups, meaningless=_MEANINGLESS, problem=problem
         )
 
-    def command(found: ClassEdit) -> Command[object] | None:
-        if found.faults:
-            raise one_error(found.faults)
+    def command(result: ClassEdit) -> Command[object] | None:
+        if result.faults:
+            raise one_error(result.faults)
         if body.trial:
             return None
-        change = Change(set_classes, core.job_classes, found, by, most=core.limits.job_classes)
-        return request.audited(change, "class-changed", ", ".join(found.changed))
+        change = Change(set_classes, core.job_classes, result, by, most=core.limits.job_classes)
+        return request.audited(change, "class-changed", ", ".join(result.changed))
 
-    found = await edit_agreed(core, edit, command)
-    notices = [ClassNoticeRow(one.job_class, one.attribute, one.message, one.line) for one in found.notices]
-    return ClassesChanged(list(found.changed), notices)
+    result = await edit_agreed(core, edit, command)
+    notices = [
+        ClassNoticeRow(notice.job_class, notice.attribute, notice.message, notice.line)
+        for notice in result.notices
+    ]
+    return ClassesChanged(list(result.changed), notices)
 
 
 @serves(calls.DROP_CLASSES)

@@ -50,23 +50,23 @@ async def _usage(side: ReadSide, request: Request[Nothing, Nothing]) -> Usage:
 
 @serves(calls.USED)
 async def _used(side: ReadSide, request: Request[UsageQuery, Nothing]) -> UsageOfDays:
-    asked, vo = request.query, own_vo(request.who)
-    days = days_of(asked, side.clock())
-    read = partial(usage_of_days, by=asked.by, days=days, vo=vo, newest=NEWEST)
-    found = await side.costly.get(("used", asked.by, days, vo), read)
+    query, vo = request.query, own_vo(request.who)
+    days = days_of(query, side.clock())
+    read = partial(usage_of_days, by=query.by, days=days, vo=vo, newest=NEWEST)
+    usage = await side.costly.get(("used", query.by, days, vo), read)
     return used_for(
-        found, asked.by, days, may_touch(request.who, side.policy.sharing_groups(), for_vo_admins=True)
+        usage, query.by, days, may_touch(request.who, side.policy.sharing_groups(), for_vo_admins=True)
     )
 
 
 @serves(calls.PILOT_HOURS)
 async def _pilot_hours(side: ReadSide, request: Request[PilotHoursQuery, Nothing]) -> HeldOfDays:
-    asked, vo, now = request.query, own_vo(request.who), side.clock()
-    days = days_of(asked, now)
+    query, vo, now = request.query, own_vo(request.who), side.clock()
+    days = days_of(query, now)
     since, until = days.first * DAY_SECONDS, (days.last + 1) * DAY_SECONDS
-    read = partial(pilot_hours, by=asked.by, since=since, until=until, now=now, vo=vo)
-    rows, purged = await side.costly.get(("pilot-hours", asked.by, days, vo), read)
-    return HeldOfDays(by=asked.by, since=since, until=until, purged=purged, rows=rows)
+    read = partial(pilot_hours, by=query.by, since=since, until=until, now=now, vo=vo)
+    rows, purged = await side.costly.get(("pilot-hours", query.by, days, vo), read)
+    return HeldOfDays(by=query.by, since=since, until=until, purged=purged, rows=rows)
 
 
 _T = TypeVar("_T")
@@ -76,16 +76,16 @@ _NUMBERS = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
 @serves(calls.JOBS)
 async def _jobs(side: ReadSide, request: Request[JobsQuery, Nothing]) -> jobs.Jobs:
     """One's own jobs, or with `all` all that one may see."""
-    who, asked = request.who, _after(request.query)
-    _check(asked)
-    query = JobQuery(
-        **asdict(asked) | {"limit": asked.limit + 1, "owner": _owner(asked, who)},
+    who, query = request.who, _after(request.query)
+    _check(query)
+    selection = JobQuery(
+        **asdict(query) | {"limit": query.limit + 1, "owner": _owner(query, who)},
         sight=_sight(side, who),
-        states=words("state", asked.state, JobState),
+        states=words("state", query.state, JobState),
     )
-    found = await _searched(side, request, partial(_list_named, query=query))
-    some, more = page(found, asked.limit, attrgetter("id"))
-    if asked.start:
+    rows = await _searched(side, request, partial(_list_named, query=selection))
+    some, more = page(rows, query.limit, attrgetter("id"))
+    if query.start:
         keeper, now = side.fresh(), side.clock()
         some = await side.costly.run(lambda db: Explainer(db, side.policy, keeper, now).with_starts(some))
     return jobs.Jobs(list(side.names.fill(some)), **more)
@@ -107,14 +107,14 @@ def _list_named(db: Reader, *, query: JobQuery, budget: StepBudget | None) -> li
     return with_groups_and_classes(db, list_jobs(db, query, budget))
 
 
-def _after(asked: JobsQuery) -> JobsQuery:
+def _after(query: JobsQuery) -> JobsQuery:
     """The jobs that follow a page; ids are their cursors. Raises InvalidRequest."""
-    reached = numbers(asked.after, 1)
+    reached = numbers(query.after, 1)
     if reached is None:
-        return asked
-    if asked.newest:
-        return replace(asked, last=min(asked.last, max(0, reached[0] - 1)))
-    return replace(asked, first=max(asked.first, reached[0] + 1))
+        return query
+    if query.newest:
+        return replace(query, last=min(query.last, max(0, reached[0] - 1)))
+    return replace(query, first=max(query.first, reached[0] + 1))
 
 
 @serves(calls.JOB_COUNTS)
@@ -124,33 +124,33 @@ async def _job_counts(side: ReadSide, request: Request[CountsQuery, Nothing]) ->
     owner = who.name if request.query.own else None
     vo = own_vo(who) if owner is None else ""
     counts = await side.costly.get(("counts", owner, vo), partial(count_jobs, owner=owner, vo=vo))
-    return jobs.Counts([one for one in counts if may(one.owner, one.group, who.vo)])
+    return jobs.Counts([count for count in counts if may(count.owner, count.group, who.vo)])
 
 
 @serves(calls.SUBMISSIONS)
 async def _submissions(side: ReadSide, request: Request[SubmissionsQuery, Nothing]) -> Submissions:
     """One's own, or with `all` all that one may see."""
-    who, asked = request.who, request.query
-    _check(asked)
-    states, (before,) = words("state", asked.state, JobState), numbers(asked.after, 1) or (MOST_ID,)
-    asked = replace(asked, owner=_owner(asked, who))
+    who, query = request.who, request.query
+    _check(query)
+    states, (before,) = words("state", query.state, JobState), numbers(query.after, 1) or (MOST_ID,)
+    query = replace(query, owner=_owner(query, who))
     sight = _sight(side, who)
 
     def read(db: Reader, *, budget: StepBudget | None) -> tuple[list[SubmissionRow], int | None]:
-        rows, after = side.submissions.find(db, asked, sight, states=states, before=before, budget=budget)
+        rows, after = side.submissions.find(db, query, sight, states=states, before=before, budget=budget)
         shared = shared_with(db, sight.reads)
         by = ((row, "" if row.owner == who.name else shared.get(row.id, "")) for row in rows)
         return [replace(row, shared_by=name) if name else row for row, name in by], after
 
-    found, following = await _searched(side, request, read)
+    rows, following = await _searched(side, request, read)
     if following is None:
-        return Submissions(found)
-    return Submissions(found, more=True, cursor=str(following))
+        return Submissions(rows)
+    return Submissions(rows, more=True, cursor=str(following))
 
 
-def _owner(asked: JobsQuery | SubmissionsQuery, who: Principal) -> str:
+def _owner(query: JobsQuery | SubmissionsQuery, who: Principal) -> str:
     """'' for the jobs of all."""
-    return asked.owner or ("" if asked.all or asked.shared else who.name)
+    return query.owner or ("" if query.all or query.shared else who.name)
 
 
 def _sight(side: ReadSide, who: Principal) -> Sight:
@@ -161,28 +161,28 @@ def _sight(side: ReadSide, who: Principal) -> Sight:
     return Sight(who.name, sorted(shared), who.vo, whole_vo=whole_vo, reads=reads_as(who))
 
 
-def _check(asked: JobsQuery | SubmissionsQuery) -> None:
+def _check(query: JobsQuery | SubmissionsQuery) -> None:
     """Raises InvalidRequest."""
-    words("reason", asked.reason, MainReason)
-    check_name(asked.name)
-    build_filter(asked)
+    words("reason", query.reason, MainReason)
+    check_name(query.name)
+    build_filter(query)
 
 
 def words(parameter: str, text: str, kind: type[StrEnum]) -> tuple[str, ...]:
     """The words of a parameter, with commas between. Raises InvalidRequest."""
-    known, found = list(kind), tuple(dict.fromkeys(filter(None, text.split(","))))
-    for word in found:
-        if word not in known:
-            hint = f"There are {', '.join(known)}."
+    members, chosen = list(kind), tuple(dict.fromkeys(filter(None, text.split(","))))
+    for word in chosen:
+        if word not in members:
+            hint = f"There are {', '.join(members)}."
             raise InvalidRequest(f"{parameter}: {shown(word)} is unknown.", hint=hint, parameter=parameter)
-    return found
+    return chosen
 
 
 def numbers(after: str, count: int) -> tuple[int, ...] | None:
     """The numbers of a cursor; None without one. Raises InvalidRequest."""
     if not after:
         return None
-    found = tuple(map(int, after.split("."))) if _NUMBERS.fullmatch(after) else ()
-    if len(found) != count:
+    values = tuple(map(int, after.split("."))) if _NUMBERS.fullmatch(after) else ()
+    if len(values) != count:
         raise InvalidRequest("`after` is no cursor of this list.", hint="Give `cursor` of the page before.")
-    return found
+    return values

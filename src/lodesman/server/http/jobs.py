@@ -96,12 +96,12 @@ async def _submit(
 
 def _of_attempts(prepared: PreparedSubmission, most: int) -> list[jobs.Notice]:
     """Said of jobs that ask for more attempts than they may have (0: any number)."""
-    wanted = max(one.max_attempts for one in prepared.cohorts)
-    if not most or wanted <= max(most, JobSpec(executable="").max_attempts):
+    attempts = max(cohort.max_attempts for cohort in prepared.cohorts)
+    if not most or attempts <= max(most, JobSpec(executable="").max_attempts):
         return []
     return [
         jobs.Notice(
-            "MaxAttempts", f"It is {wanted}; an administrator allows {counted(most, 'attempt')} of a job."
+            "MaxAttempts", f"It is {attempts}; an administrator allows {counted(most, 'attempt')} of a job."
         )
     ]
 
@@ -121,10 +121,10 @@ def _may_have_expression(text: str) -> bool:
 
 
 def _has_expression(job: dict[str, Any]) -> bool:
-    given = {name.lower(): value for name, value in job.items()}
-    wanted = given.get("requirements")
-    return _STATIONS in given or (
-        isinstance(wanted, dict) and any(name.strip().lower() == _EXPRESSION for name in wanted)
+    values = {name.lower(): value for name, value in job.items()}
+    requirements = values.get("requirements")
+    return _STATIONS in values or (
+        isinstance(requirements, dict) and any(name.strip().lower() == _EXPRESSION for name in requirements)
     )
 
 
@@ -132,8 +132,8 @@ async def _verified(core: Core, body: SubmitBody, who: Principal) -> list[Verify
     """The submission as the server's JSV left it. Raises what refuses it."""
     if core.verify is None:
         raise Unavailable("There is no process that asks the JSV of the server.")
-    asked = VerifyBody(body, who.name, who.groups, core.jsv, core.job_classes.now.version)
-    return (await core.verify(asked)).jobs
+    question = VerifyBody(body, who.name, who.groups, core.jsv, core.job_classes.now.version)
+    return (await core.verify(question)).jobs
 
 
 @serves(calls.CONTROL)
@@ -168,11 +168,11 @@ async def _control(core: Core, request: Request[ControlQuery, ControlBody]) -> j
     return jobs.Controlled(out.changed, out.refused, out.examples, each, rest)
 
 
-def _ranges(given: Sequence[tuple[int, int]]) -> tuple[range, ...]:
-    backwards = next((f"{first}-{last}" for first, last in given if first > last), None)
+def _ranges(pairs: Sequence[tuple[int, int]]) -> tuple[range, ...]:
+    backwards = next((f"{first}-{last}" for first, last in pairs if first > last), None)
     if backwards is not None:
         raise InvalidRequest(f"The range {backwards} runs backwards.")
-    return join_ranges(given)
+    return join_ranges(pairs)
 
 
 @serves(calls.CHANGE_JOBS)
@@ -293,11 +293,11 @@ async def _set_readers(core: Core, request: Request[Nothing, ReadersBody]) -> Su
     user = None if sees_all(who) else who.name
     _, vo = own_submission(core.reader, body.submission, user)
     if body.how == "add":
-        known = known_groups(core.policy, list_users(core.reader))
-        known = {name: one for name, one in known.items() if not one.vos or vo in one.vos}
+        groups = known_groups(core.policy, list_users(core.reader))
+        groups = {name: group for name, group in groups.items() if not group.vos or vo in group.vos}
         for name in body.readers:
             if name.startswith("@"):
-                group_named(known, name[1:])
+                group_named(groups, name[1:])
         command = Change(partial(add_readers, by=who.name), body.submission, body.readers, user)
     else:
         command = Change(partial(remove_readers), body.submission, body.readers, user)

@@ -99,9 +99,11 @@ def document() -> JsonObject:
     for call in described():
         types += [call.body, *call.answers] if call.has_body else call.answers
         types += [kind for _, kind in call.events]
-    found, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    schemas_of_types, components = msgspec.json.schema_components(
+        types, ref_template="#/components/schemas/{name}"
+    )
     _describe_fields(components)
-    schemas = dict(zip(types, found, strict=True))
+    schemas = dict(zip(types, schemas_of_types, strict=True))
     paths: dict[str, JsonObject] = {}
     for call in described():
         paths.setdefault(call.path, {})[call.method.lower()] = _operation(call, schemas)
@@ -112,7 +114,7 @@ def document() -> JsonObject:
         "info": {"title": "Lodesman", "version": __version__, "description": words},
         "paths": paths,
         "components": {
-            "schemas": {_spelled(name): _plain(one) for name, one in components.items()},
+            "schemas": {_spelled(name): _plain(schema) for name, schema in components.items()},
             "responses": {"Refused": _response("Refused, for any reason."), **responses},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
@@ -173,21 +175,21 @@ def _comment(lines: list[str], field: ast.AnnAssign) -> str:
 def _plain(schema: Any) -> Any:
     """Without what makers of clients miss or stumble over: enumerations get a type, `"items": false` goes."""
     if isinstance(schema, list):
-        return [_plain(one) for one in schema]
+        return [_plain(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
     plain = {
-        name: _spelled(one) if name == "$ref" else _plain(one)
-        for name, one in schema.items()
-        if one is not False or name != "items"
+        name: _spelled(part) if name == "$ref" else _plain(part)
+        for name, part in schema.items()
+        if part is not False or name != "items"
     }
-    found = {type(one) for one in schema["enum"]} if isinstance(schema.get("enum"), list) else set()
-    return plain | ({"type": _ENUMS[found.pop()]} if len(found) == 1 else {})
+    kinds = {type(part) for part in schema["enum"]} if isinstance(schema.get("enum"), list) else set()
+    return plain | ({"type": _ENUMS[kinds.pop()]} if len(kinds) == 1 else {})
 
 
 def _spelled(name: str) -> str:
     """The name of a generic type in letters only: `Cut_Place_` is CutPlace."""
-    return re.sub(r"_+([A-Za-z]?)", lambda found: found[1].upper(), name)
+    return re.sub(r"_+([A-Za-z]?)", lambda match: match[1].upper(), name)
 
 
 def _operation(call: _AnyCall, schemas: Mapping[Any, JsonObject]) -> JsonObject:
@@ -234,7 +236,9 @@ def _parameters(call: _AnyCall) -> list[JsonObject]:
             "in": "path" if name in call.names else "query",
             "required": name in call.names,
             # One that may be left out is not null then.
-            "schema": next((one for one in schema.get("anyOf", ()) if one["type"] != "null"), schema),
+            "schema": next(
+                (choice for choice in schema.get("anyOf", ()) if choice["type"] != "null"), schema
+            ),
         }
         for name, schema in _plain(components)[call.query.__name__]["properties"].items()
     ]
@@ -249,12 +253,14 @@ def _responses(call: _AnyCall, schemas: Mapping[Any, JsonObject]) -> JsonObject:
         if call.events:
             # The types of their data: OpenAPI 3.1 has no word for them.
             content[call.raw]["x-events"] = {name: schemas[kind] for name, kind in call.events}
-    found: JsonObject = {"200": {"description": "Done", "content": content}}
+    responses: JsonObject = {"200": {"description": "Done", "content": content}}
     if _is_file(call):
         part = {"description": "The part that was asked for", "content": {call.raw: {"schema": _BINARY}}}
-        found |= {"206": part, **_NO_RANGE}
+        responses |= {"206": part, **_NO_RANGE}
     refused = {str(status): REFUSALS[status][0] for status in refusals(call)} | {"default": "Refused"}
-    return {status: {"$ref": f"#/components/responses/{name}"} for status, name in refused.items()} | found
+    return {
+        status: {"$ref": f"#/components/responses/{name}"} for status, name in refused.items()
+    } | responses
 
 
 def _is_file(call: _AnyCall) -> bool:
@@ -265,16 +271,16 @@ def refusals(call: _AnyCall) -> list[int]:
     """The statuses with which a call may be refused."""
     # 400: its path or its query string may be wrong.
     # 429: a stranger asks too often. 500: the server fails by a fault of its own.
-    found = {400, 429, 500, 503, *call.refused}
+    statuses = {400, 429, 500, 503, *call.refused}
     if call.who != "none":
-        found |= {401, 403}
+        statuses |= {401, 403}
     if call.has_body or call.upload:
-        found.add(413)
-    if call.names or any(one["name"] == "vo" for one in _parameters(call)):
-        found.add(404)
-    return sorted(found)
+        statuses.add(413)
+    if call.names or any(parameter["name"] == "vo" for parameter in _parameters(call)):
+        statuses.add(404)
+    return sorted(statuses)
 
 
 def _response(words: str, headers: JsonObject | None = None) -> JsonObject:
-    found: JsonObject = {"description": words, "content": _json({"$ref": "#/components/schemas/Error"})}
-    return found | ({"headers": headers} if headers else {})
+    response: JsonObject = {"description": words, "content": _json({"$ref": "#/components/schemas/Error"})}
+    return response | ({"headers": headers} if headers else {})

@@ -134,8 +134,8 @@ def _small(node: dict[str, Any]) -> dict[str, Any]:
     """Raises TooLarge for more than a node has to say."""
     left: list[Any] = [node]
     for _ in range(_NODE_DEPTH):
-        found = (one.values() if isinstance(one, dict) else one for one in left)
-        left = [below for one in found for below in one if isinstance(below, (dict, list))]
+        parts = (part.values() if isinstance(part, dict) else part for part in left)
+        left = [below for part in parts for below in part if isinstance(below, (dict, list))]
     size = len(msgspec.json.encode(node)) if not left else 0
     if left or size > _NODE_BYTES:
         raise TooLarge(f"A node is described in {_NODE_BYTES} bytes at most, {_NODE_DEPTH} levels deep.")
@@ -180,17 +180,17 @@ def pools_of_queues(
     core: Core, queues: Sequence[QueueId], *, mine: Container[str] | None = None
 ) -> PoolsOfQueues:
     """The pools of each queue, of `mine` if given, and the last pass. Raises TooLarge."""
-    last, found, count = core.live.pools.last_pass, [], 0
+    last, rows, count = core.live.pools.last_pass, [], 0
     for queue in queues:
         served = core.live.pools.of_queue(queue).pools
-        pools = served if mine is None else [one for one in served if one in mine]
+        pools = served if mine is None else [pool for pool in served if pool in mine]
         count += len(pools)
         if count > _MOST_POOLS:
             raise TooLarge(
                 f"These queues serve more than {_MOST_POOLS} SubmitPools.", hint="Ask for fewer at once."
             )
-        found.append(ServedQueue(*queue, list(pools)))
-    return PoolsOfQueues(last.id, last.at, found)
+        rows.append(ServedQueue(*queue, list(pools)))
+    return PoolsOfQueues(last.id, last.at, rows)
 
 
 def _check_place(core: Core, who: Principal, queues: Sequence[QueueId]) -> None:

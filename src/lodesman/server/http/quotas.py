@@ -38,12 +38,12 @@ from lodesman.wire.quotas import (
 
 @serves(calls.QUOTAS)
 async def _quotas(core: Core, _request: Request[Nothing, Nothing]) -> QuotaSets:
-    found = core.quotas.in_use
+    sets = core.quotas.in_use
     return QuotaSets([
         QuotaSetRow(
-            row.name, one.enabled, len(one.rules), row.text, row.changed_at, row.changed_by
+            row.name, quota_set.enabled, len(quota_set.rules), row.text, row.changed_at, row.changed_by
         )
-        for row in quota_sets(core.reader) if (one := found.get(row.name)) is not None
+        for row in quota_sets(core.reader) if (quota_set := sets.get(row.name)) is not None
     ])  # fmt: skip
 
 
@@ -51,10 +51,12 @@ async def _quotas(core: Core, _request: Request[Nothing, Nothing]) -> QuotaSets:
 async def _set_quotas(core: Core, request: Request[Nothing, QuotaTextBody]) -> QuotasChanged:
     """Raises InvalidConfig with all faults of the text, Conflict, NotFound, TooLarge."""
     body = request.body
-    known = known_names(core.policy, core.job_classes.now, core.reader)
-    sets, odd = await asyncio.to_thread(read_sets, body.text, core.policy, known)
-    await asyncio.to_thread(_make_ready, {**core.quotas.in_use, **{one.name: one for one in sets}})
-    names = [one.name for one in sets]
+    names_in_use = known_names(core.policy, core.job_classes.now, core.reader)
+    sets, odd = await asyncio.to_thread(read_sets, body.text, core.policy, names_in_use)
+    await asyncio.to_thread(
+        _make_ready, {**core.quotas.in_use, **{quota_set.name: quota_set for quota_set in sets}}
+    )
+    names = [quota_set.name for quota_set in sets]
     if not body.trial:
         note = AuditNote(
             "quota-changed", ", ".join(names), request.who.name, origin_of(request.scope),
@@ -81,8 +83,8 @@ async def _drop_quotas(core: Core, request: Request[Nothing, DropQuotasBody]) ->
 @serves(calls.QUOTA_RESOURCES)
 async def _resources(core: Core, _request: Request[Nothing, Nothing]) -> QuotaResources:
     return QuotaResources([
-        QuotaResourceRow(one.name, one.shortcut, one.kind, one.consumable, one.default)
-        for one in core.policy.vocabulary.complexes
+        QuotaResourceRow(resource.name, resource.shortcut, resource.kind, resource.consumable, resource.default)
+        for resource in core.policy.vocabulary.complexes
     ])  # fmt: skip
 
 
@@ -95,7 +97,11 @@ and of PEs there is no list.
 def known_names(policy: Policy, classes: Classes, db: Reader) -> Known:
     """The names that filters may have."""
     accounts = groups_by_user(db)
-    jcs = {f"{one.name}.{variant}" for one in classes.by_name.values() for variant in one.variants}
+    jcs = {
+        f"{job_class.name}.{variant}"
+        for job_class in classes.by_name.values()
+        for variant in job_class.variants
+    }
     return {
         FilterTag.QUEUES: {queue.queue for queue in policy.config.tree.queue_ids()},
         FilterTag.JCS: {*classes.by_name, *jcs},
@@ -119,4 +125,4 @@ def read_sets(text: str, policy: Policy, known: Known) -> tuple[Sequence[QuotaSe
         raise InvalidRequest("There is no quota set in the text.", hint="lode quota add --help shows one.")
     # Lines count in the text as it was given.
     odd = find_notices(sets, policy.vocabulary, known)
-    return sets, [QuotaNoticeRow(one.kind, one.rule, one.line, one.message) for one in odd]
+    return sets, [QuotaNoticeRow(notice.kind, notice.rule, notice.line, notice.message) for notice in odd]

@@ -70,42 +70,42 @@ from lodesman.wire.vocabulary import MainReason
 @serves(calls.JOB)
 async def _job(side: ReadSide, request: Request[asks.JobAt, Nothing]) -> jobs.JobInFull:
     db, stored = side.db, side.job(request.query.job, request.who, for_vo_admins=True)
-    (found,) = with_groups_and_classes(db, [stored])
+    (job,) = with_groups_and_classes(db, [stored])
     return jobs.JobInFull(
-        **asdict(found), sites=eligible_sites(db, side.policy, found),
-        attempts=attempts_of_job(db, found), events=events_of_job(db, found),
+        **asdict(job), sites=eligible_sites(db, side.policy, job),
+        attempts=attempts_of_job(db, job), events=events_of_job(db, job),
     )  # fmt: skip
 
 
 @serves(calls.JOB_DESCRIPTION)
 async def _job_description(side: ReadSide, request: Request[asks.JobInForm, Nothing]) -> jobs.JobDescription:
     row = side.job(request.query.job, request.who)
-    record, found = describe_job(side.db, side.policy, row)
+    record, description = describe_job(side.db, side.policy, row)
     if side.only_reads(row, request.who):
-        record, found = hide_environment(record, found)
-    form = request.query.form or found.form
+        record, description = hide_environment(record, description)
+    form = request.query.form or description.form
     # That of an array may list a value for each of a million members.
     text = await asyncio.to_thread(write_description, record, form)
-    return replace(found, form=form, text=text)
+    return replace(description, form=form, text=text)
 
 
 @serves(calls.PILOTS)
 async def _pilots(side: ReadSide, request: Request[asks.PilotsQuery, Nothing]) -> pilots.Pilots:
-    asked, vo = request.query, own_vo(request.who)
-    (before,) = numbers(asked.after, 1) or (MOST_ID,)
-    found = list_pilots(side.db, alive_only=not asked.all, limit=asked.limit + 1, vo=vo, before=before)
-    some, more = page(found, asked.limit, attrgetter("id"))
+    query, vo = request.query, own_vo(request.who)
+    (before,) = numbers(query.after, 1) or (MOST_ID,)
+    rows = list_pilots(side.db, alive_only=not query.all, limit=query.limit + 1, vo=vo, before=before)
+    some, more = page(rows, query.limit, attrgetter("id"))
     return pilots.Pilots(some, **more)
 
 
 @serves(calls.PILOT)
 async def _pilot(side: ReadSide, request: Request[asks.PilotAt, Nothing]) -> pilots.PilotInFull:
-    found = pilot_facts(side.db, request.query.pilot, own_vo(request.who))
-    row = found.row
+    pilot = pilot_facts(side.db, request.query.pilot, own_vo(request.who))
+    row = pilot.row
     facts = {name: getattr(row, name) for name in pilots.Pilot.__struct_fields__}
     return pilots.PilotInFull(
-        **facts, node_host=found.host.host if found.host else "", jobs=jobs_of_pilots(side.db, [row.id]).get(row.id, []),
-        drain_reason=found.drain_reason, node=node_of_pilot(side.db, row.id),
+        **facts, node_host=pilot.host.host if pilot.host else "", jobs=jobs_of_pilots(side.db, [row.id]).get(row.id, []),
+        drain_reason=pilot.drain_reason, node=node_of_pilot(side.db, row.id),
     )  # fmt: skip
 
 
@@ -113,11 +113,11 @@ async def _pilot(side: ReadSide, request: Request[asks.PilotAt, Nothing]) -> pil
 async def _task_queues(
     side: ReadSide, request: Request[asks.TaskQueuesQuery, Nothing]
 ) -> task_queues.TaskQueueList:
-    asked, vo = request.query, own_vo(request.who)
-    words("reason", asked.reason, MainReason)
-    after = numbers(asked.after, 2)
-    found = list_task_queues(side.db, limit=asked.limit + 1, reason=asked.reason, vo=vo, after=after)
-    some, more = page(found, asked.limit, lambda row: f"{row.waiting + row.held}.{row.id}")
+    query, vo = request.query, own_vo(request.who)
+    words("reason", query.reason, MainReason)
+    after = numbers(query.after, 2)
+    rows = list_task_queues(side.db, limit=query.limit + 1, reason=query.reason, vo=vo, after=after)
+    some, more = page(rows, query.limit, lambda row: f"{row.waiting + row.held}.{row.id}")
     return task_queues.TaskQueueList(some, **more)
 
 
@@ -130,10 +130,10 @@ async def _waiting_reasons(side: ReadSide, request: Request[Nothing, Nothing]) -
 async def _pools(side: ReadSide, request: Request[asks.PoolsQuery, Nothing]) -> task_queues.Pools:
     """Those that most jobs need first."""
     vo = vo_of(request.query.vo, request.who, usual=own_vo(request.who))
-    asked, name = request.query, attrgetter("id")
-    found = list_pools(side.db, vo)
-    some, more = page(following(found.pools, asked.after, asked.limit, name), asked.limit, name)
-    return replace(found, pools=some, **more)
+    query, name = request.query, attrgetter("id")
+    pools = list_pools(side.db, vo)
+    some, more = page(following(pools.pools, query.after, query.limit, name), query.limit, name)
+    return replace(pools, pools=some, **more)
 
 
 @serves(calls.POOL)
@@ -146,27 +146,27 @@ async def _pool(side: ReadSide, request: Request[asks.PoolAt, Nothing]) -> task_
 async def _sites(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> nodes.Sites:
     """Of users those that admit their VO."""
     tree, vo = side.config(request.who).tree, own_vo(request.who)
-    asked, name = request.query, attrgetter("site")
+    query, name = request.query, attrgetter("site")
     now = side.clock()
     closings = list(side.keeper.mask(side.db).known(now))
     if vo:
-        closings = [one for one in closings if tree.find(one.node) is not None]
-    found = following(
+        closings = [closing for closing in closings if tree.find(closing.node) is not None]
+    rows = following(
         list_sites(side.db, tree, closings, vo=vo, limits=side.policy.config.limits, now=now),
-        asked.after,
-        asked.limit,
+        query.after,
+        query.limit,
         name,
     )
-    some, more = page(found, asked.limit, name)
+    some, more = page(rows, query.limit, name)
     return nodes.Sites(some, **nodes.by_time(closings, now), **more)
 
 
 @serves(calls.HOSTS)
 async def _hosts(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> hosts.Hosts:
     """Of users those with pilots of their VO."""
-    asked, vo = request.query, own_vo(request.who)
-    found = list_hosts(side.db, side.clock(), vo=vo)
-    some, more = page(following(found, asked.after, asked.limit, _host_path), asked.limit, _host_path)
+    query, vo = request.query, own_vo(request.who)
+    rows = list_hosts(side.db, side.clock(), vo=vo)
+    some, more = page(following(rows, query.after, query.limit, _host_path), query.limit, _host_path)
     return hosts.Hosts(some, **more)
 
 
@@ -178,12 +178,12 @@ def _host_path(row: hosts.HostRow) -> str:
 async def _queues(side: ReadSide, request: Request[asks.QueuesQuery, Nothing]) -> nodes.Queues:
     vo = vo_of(request.query.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
     mask, now = side.keeper.mask(side.db), side.clock()
-    found = list_queues(
+    rows = list_queues(
         side.db, side.policy, vo, closed_by=lambda place: mask.shutting_out(place, now, 0), now=now,
         pilots_of=own_vo(request.who), origin=request.query.origin and sees_all(request.who),
     )  # fmt: skip
-    asked = request.query
-    some, more = page(following(found, asked.after, asked.limit, _path), asked.limit, _path)
+    query = request.query
+    some, more = page(following(rows, query.after, query.limit, _path), query.limit, _path)
     return nodes.Queues(some, **more)
 
 
@@ -193,26 +193,26 @@ def _path(row: nodes.UsableQueue) -> str:
 
 @serves(calls.RESOURCES)
 async def _resource(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) -> nodes.ResourceNode:
-    asked, config = request.query, side.config(request.who)
-    named = NodePath(asked.site, asked.ce, asked.queue)
-    node = find_node(config.tree, asked.path) if asked.path else exact_node(config.tree, named)
-    vo = vo_of(asked.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
+    query, config = request.query, side.config(request.who)
+    named = NodePath(query.site, query.ce, query.queue)
+    node = find_node(config.tree, query.path) if query.path else exact_node(config.tree, named)
+    vo = vo_of(query.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
     now = side.clock()
-    known = (one for one in side.keeper.mask(side.db).known(now) if one.concerns(node))
-    closings = [one for one in known if config.tree.find(one.node) is not None]
+    concerned = (closing for closing in side.keeper.mask(side.db).known(now) if closing.concerns(node))
+    closings = [closing for closing in concerned if config.tree.find(closing.node) is not None]
     return replace(show_node(config, node, vo), closings=closings or UNSET)
 
 
 @serves(calls.CONFIGURATION)
 async def _configuration(side: ReadSide, request: Request[Nothing, Nothing]) -> server.Configuration:
     """To administrators also its files, and what is wrong in them."""
-    found = side.configuration()
+    state = side.configuration()
     if not sees_all(request.who):
-        found = replace(found, files=(), faults=(), notices=(), at_next_start=())
+        state = replace(state, files=(), faults=(), notices=(), at_next_start=())
     else:
         unknown = unknown_classes(side.policy.config.tree, side.classes(side.db))
-        found = replace(found, notices=(*found.notices, *(one.as_dict() for one in unknown)))
-    return found.in_full(side.clock())
+        state = replace(state, notices=(*state.notices, *(fault.as_dict() for fault in unknown)))
+    return state.in_full(side.clock())
 
 
 @serves(calls.DIRECTOR)
@@ -228,29 +228,29 @@ async def _last_iteration(
 
 @serves(calls.TOKENS)
 async def _tokens(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> accounts.Tokens:
-    asked, name = request.query, attrgetter("hash")
+    query, name = request.query, attrgetter("hash")
     who = request.who
     all_in_reach = sees_all(who) or vo_administered(who)
-    found = list_tokens(side.db, "" if all_in_reach else who.name, reach_of(who))
-    some, more = page(following(found, asked.after, asked.limit, name), asked.limit, name)
+    rows = list_tokens(side.db, "" if all_in_reach else who.name, reach_of(who))
+    some, more = page(following(rows, query.after, query.limit, name), query.limit, name)
     return accounts.Tokens(some, **more)
 
 
 @serves(calls.USERS)
 async def _users(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> accounts.Users:
-    asked, name = request.query, attrgetter("name")
-    found = list_users(side.db, vo_administered(request.who))
-    some, more = page(following(found, asked.after, asked.limit, name), asked.limit, name)
+    query, name = request.query, attrgetter("name")
+    rows = list_users(side.db, vo_administered(request.who))
+    some, more = page(following(rows, query.after, query.limit, name), query.limit, name)
     return accounts.Users(some, **more)
 
 
 @serves(calls.AUDIT)
 async def _audit(side: ReadSide, request: Request[AuditQuery, Nothing]) -> Audit:
-    asked = request.query
-    (before,) = numbers(asked.after, 1) or (MOST_ID,)
-    action, most = asked.action or "", asked.limit + 1
-    found = audit_entries(side.db, before=before, since=asked.since, action=action, by=asked.by, limit=most)
-    some, more = page(found, asked.limit, attrgetter("id"))
+    query = request.query
+    (before,) = numbers(query.after, 1) or (MOST_ID,)
+    action, most = query.action or "", query.limit + 1
+    rows = audit_entries(side.db, before=before, since=query.since, action=action, by=query.by, limit=most)
+    some, more = page(rows, query.limit, attrgetter("id"))
     return Audit(some, **more)
 
 
@@ -283,7 +283,7 @@ async def _metrics(side: ReadSide, request: Request[Nothing, Nothing]) -> Respon
     vo = "" if request.who.admin else request.who.vo
     tree = side.config(request.who).tree if vo else side.policy.config.tree
     queues = frozenset(tree.queue_ids())
-    read = partial(database_metrics, vo=vo, sites={one.site for one in queues})
+    read = partial(database_metrics, vo=vo, sites={queue.site for queue in queues})
     database = await side.costly.get(("metrics", vo), read)
     hot = {} if vo else asdict(await side.ask_hot(inner_calls.HOT_METRICS, Nothing()))
     upkeep = side.upkeep().of_queues(queues) if vo else side.upkeep()

@@ -33,7 +33,7 @@ class Response:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
-        headers = [one for one in self.headers if one[0] != b"content-length"]
+        headers = [pair for pair in self.headers if pair[0] != b"content-length"]
         length = (b"content-length", b"%d" % len(self.body))
         await send_answer(send, self.status, [*headers, length], self.body)
 

@@ -79,9 +79,9 @@ async def _prepare_pilots(
 
 @serves(inner_calls.UNBIND)
 async def _unbind(core: Core, request: Request[Nothing, service.UnbindOrder]) -> service.RescuedCount:
-    asked = request.body
+    order = request.body
     return service.RescuedCount(
-        await core.commands.run(Change(unbind, core.live, asked.pilots, asked.reason))
+        await core.commands.run(Change(unbind, core.live, order.pilots, order.reason))
     )
 
 
@@ -121,48 +121,51 @@ async def _pilot_now(core: Core, request: Request[Nothing, service.PilotLoad]) -
 
 @serves(inner_calls.LIMITED)
 async def _limited(core: Core, request: Request[Nothing, service.LimitQuery]) -> service.LimitAnswer:
-    asked, there, sessions = request.body, places_of_queues(request.body), core.sessions.items()
-    if asked.task_queue or asked.key:
-        among = {*asked.queues}
-        pilots = {number: one.place for number, one in sessions if one.queue in among}
-        jobs = key_from_json(asked.key) if asked.key else asked.task_queue
+    query, run_places, sessions = request.body, places_of_queues(request.body), core.sessions.items()
+    if query.task_queue or query.key:
+        among = {*query.queues}
+        pilots = {number: session.place for number, session in sessions if session.queue in among}
+        jobs = key_from_json(query.key) if query.key else query.task_queue
         return cast(
-            "service.LimitAnswer", await core.commands.run(Change(limits_of, core.live, there, pilots, jobs))
+            "service.LimitAnswer",
+            await core.commands.run(Change(limits_of, core.live, run_places, pilots, jobs)),
         )
     held, idle = core.live.pilots.held, dict[RunPlace, list[int]]()
-    for number, one in sessions:
+    for number, session in sessions:
         if not held.get(number):
-            idle.setdefault(one.place, []).append(number)
+            idle.setdefault(session.place, []).append(number)
     some = [
-        service.LimitedQueues([QueueId(one.site, one.ce, one.queue) for one in alike], ids, never)
-        for alike, ids, never in await _limited_at(core, there)
+        service.LimitedQueues(
+            [QueueId(session.site, session.ce, session.queue) for session in alike], ids, never
+        )
+        for alike, ids, never in await _limited_at(core, run_places)
     ]
     kept = [
-        service.LimitedPilots([number for one in alike for number in idle[one]], ids)
+        service.LimitedPilots([number for session in alike for number in idle[session]], ids)
         for alike, ids, _ in await _limited_at(core, idle)
     ]
     if not some:
         return service.LimitAnswer(idle=kept)
-    there.update(one.place for _, one in sessions)
+    run_places.update(session.place for _, session in sessions)
     return service.LimitAnswer(
-        await core.commands.run(Change(limited_everywhere, core.live, there)), some, kept
+        await core.commands.run(Change(limited_everywhere, core.live, run_places)), some, kept
     )
 
 
 async def _limited_at(
-    core: Core, there: Iterable[RunPlace]
+    core: Core, run_places: Iterable[RunPlace]
 ) -> list[tuple[list[RunPlace], list[int], list[int]]]:
     """Places where limits stop task queues, alike ones together, with these and those that would not start in an empty
     place.
 
     A command for each, so that the writer is not held for long.
     """
-    found = []
-    for alike in await core.commands.run(Change(alike_places, core.live, [*there])):
+    rows = []
+    for alike in await core.commands.run(Change(alike_places, core.live, [*run_places])):
         ids, never = await core.commands.run(Change(limited_there, core.live, alike[0]))
         if ids:
-            found.append((alike, ids, never))
-    return found
+            rows.append((alike, ids, never))
+    return rows
 
 
 @serves(inner_calls.USAGE_FOUND)
@@ -181,13 +184,13 @@ async def _check_limits(core: Core, _request: Request[Nothing, Nothing]) -> serv
 @serves(inner_calls.LIMIT_BUCKETS)
 async def _limit_buckets(core: Core, _request: Request[Nothing, Nothing]) -> list[service.BehindBucket]:
     """By rule; other commands come between its parts."""
-    found: list[service.BehindBucket] = []
+    all_buckets: list[service.BehindBucket] = []
     for first in count(0, PART):
         rows, more = await core.commands.run(Change(bucket_page, core.live, first))
-        found += rows
+        all_buckets += rows
         if not more:
             break
-    return sorted(found, key=lambda one: (one.row.rule, one.row.of, one.row.resource))
+    return sorted(all_buckets, key=lambda bucket: (bucket.row.rule, bucket.row.of, bucket.row.resource))
 
 
 @serves(inner_calls.POOLS_OF_QUEUES)

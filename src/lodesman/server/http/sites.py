@@ -94,11 +94,11 @@ def _read(core: Core, site: str, text: str) -> tuple[SiteAd, AdEntry]:
 @serves(calls.SITE_ADS)
 async def _site_ads(side: ReadSide, request: Request[AllQuery, Nothing]) -> SiteAds:
     """Of users those of sites that admit their VO."""
-    asked, name = request.query, attrgetter("site")
-    found = ad_rows(side.db, side.clock())
+    query, name = request.query, attrgetter("site")
+    rows = ad_rows(side.db, side.clock())
     if own_vo(request.who):
-        found = [row for row in found if row.site in side.config(request.who).tree.sites]
-    some, more = page(following(found, asked.after, asked.limit, name), asked.limit, name)
+        rows = [row for row in rows if row.site in side.config(request.who).tree.sites]
+    some, more = page(following(rows, query.after, query.limit, name), query.limit, name)
     return SiteAds(some, **more)
 
 
@@ -117,12 +117,12 @@ async def _site_gate(side: ReadSide, request: Request[SiteAt, Nothing]) -> GateI
 async def _test_site(side: ReadSide, request: Request[Nothing, SiteTestBody]) -> SiteTest:
     """Raises NotFound for what is not configured, InvalidRequest, Unavailable while others are tested."""
     body, tree = request.body, side.policy.config.tree
-    given = NodePath(body.site, body.ce, body.queue)
+    named = NodePath(body.site, body.ce, body.queue)
     if not body.path and (not body.site or (body.queue and not body.ce)):
         raise InvalidRequest(
             "Name a site, a site and a CE, or site, CE and queue; or path.", parameter="path"
         )
-    node = find_node(tree, body.path) if body.path else exact_node(tree, given)
+    node = find_node(tree, body.path) if body.path else exact_node(tree, named)
     note = AuditNote("site-tested", str(node), request.who.name, origin_of(request.scope))
     await side.ask_hot(inner_calls.NOTE, [note])
     mask = side.keeper.mask(side.db)
@@ -143,11 +143,11 @@ async def _stop_site_test(side: ReadSide, request: Request[SiteTestAt, Nothing])
 async def _close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> SiteClosed:
     body, now, tree = request.body, core.clock(), core.policy.config.tree
     node = find_node(tree, body.path) if body.path else exact_node(tree, _names(body))
-    wanted = Closing(
+    order = Closing(
         site=node.site, ce=node.ce, queue=node.queue, reason=body.reason, closed_by=request.who.name, since=now,
         until=body.until, keep_pilots=body.keep_pilots, begins=UNSET if body.begins is None else body.begins,
     )  # fmt: skip
-    closing = check_closing(wanted, now)
+    closing = check_closing(order, now)
     command: Command[ClosingOutcome] = Change(close_site, core.live, closing, dry_run=body.dry_run)
     if not body.dry_run:
         command = request.audited(command, "site-closed", str(node), closing.reason)
@@ -165,8 +165,10 @@ async def _close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> S
 
 def _endless(core: Core, closing: Closing) -> int:
     """The queues below it for which some VO knows no end of pilots."""
-    offers = (one for vo in core.policy.config.vos for one in core.policy.vo_config(vo).offers)
-    return len({one.queue for one in offers if not one.life_seconds and closing.node.covers(one.queue)})
+    offers = (offer for vo in core.policy.config.vos for offer in core.policy.vo_config(vo).offers)
+    return len(
+        {offer.queue for offer in offers if not offer.life_seconds and closing.node.covers(offer.queue)}
+    )
 
 
 @serves(calls.OPEN_SITE)
@@ -203,17 +205,17 @@ def _closed(core: Core, body: OpenSiteBody) -> NodePath:
         return _names(body)
     mask = closings(core.reader)
     active = list(mask.known(core.clock()))
-    found = [one.node for one in active if str(one.node) == body.path]
-    if len(found) > 1:
+    nodes = [closing.node for closing in active if str(closing.node) == body.path]
+    if len(nodes) > 1:
         raise InvalidRequest(
-            f"{body.path[:200]} may be {len(found)} things.", hint="Give site, CE and queue apart.",
-            choices=[list(node) for node in found],
+            f"{body.path[:200]} may be {len(nodes)} things.", hint="Give site, CE and queue apart.",
+            choices=[list(node) for node in nodes],
         )  # fmt: skip
-    if not found:
-        near = [one for one in active if f"{one.node}/".startswith(f"{body.path}/")]
-        near += [one for one in active if f"{body.path}/".startswith(f"{one.node}/")]
+    if not nodes:
+        near = [closing for closing in active if f"{closing.node}/".startswith(f"{body.path}/")]
+        near += [closing for closing in active if f"{body.path}/".startswith(f"{closing.node}/")]
         raise not_closed(body.path, tuple(near))
-    return found[0]
+    return nodes[0]
 
 
 def _names(body: OpenSiteBody) -> NodePath:

@@ -89,9 +89,9 @@ async def _import_users(
 ) -> accounts.ImportedUsers:
     """Raises what refuses one of them, with its number in `data.user`, and more of them in `data.others`."""
     body, who, faults = request.body, request.who, UserFaults()
-    for number, one in enumerate(body.users):
+    for number, user in enumerate(body.users):
         with faults.of(number):
-            check_membership(core.policy.config, one.vo, one.groups, reach_of(who))
+            check_membership(core.policy.config, user.vo, user.groups, reach_of(who))
     faults.refuse()
     command: Command[list[accounts.ImportedUser]] = Change(
         partial(
@@ -104,11 +104,11 @@ async def _import_users(
         )
     )
     if not body.dry_run:
-        names = [one.name for one in body.users]
+        names = [user.name for user in body.users]
         command = request.audited(command, "users-imported", str(len(names)), ", ".join(names)[:_MOST_DETAIL])
     done: list[accounts.ImportedUser] = await core.commands.run(command)
     if not body.dry_run:
-        core.principals.forget_users([one.name for one in done if one.change == "changed"])
+        core.principals.forget_users([user.name for user in done if user.change == "changed"])
         await use_policy(core, core.policy)
     return accounts.ImportedUsers(done, body.dry_run)
 
@@ -157,12 +157,12 @@ async def _issue_token(core: Core, request: Request[Nothing, TokenBody]) -> acco
 @serves(calls.REVOKE_TOKEN)
 async def _revoke_token(core: Core, request: Request[TokenAt, Nothing]) -> accounts.Revoked:
     """With those that it made for the same user, or for all. Users revoke their own."""
-    who, asked = request.who, request.query
-    mine, others = "" if sees_all(who) or vo_administered(who) else who.name, asked.all and sees_all(who)
-    command = Change(revoke_token, asked.prefix, account=mine, with_others=others, reach=reach_of(who))
+    who, query = request.who, request.query
+    mine, others = "" if sees_all(who) or vo_administered(who) else who.name, query.all and sees_all(who)
+    command = Change(revoke_token, query.prefix, account=mine, with_others=others, reach=reach_of(who))
     detail = "with all that it made" if others else ""
     done: RevokedTokens = await core.commands.run(
-        request.audited(command, "token-revoked", asked.prefix, detail)
+        request.audited(command, "token-revoked", query.prefix, detail)
     )
     core.principals.forget(done.hashes)
     return accounts.Revoked(len(done.hashes), done.kept)
@@ -180,10 +180,10 @@ async def _set_share(core: Core, request: Request[Nothing, GroupShareBody]) -> G
             f"Group {group.name} is not of VO {vo} alone.", hint="Administrators of the server may do that."
         )
     command = Change(set_share, group.name, body.share, by=who.name, reason=body.reason, until=body.until)
-    what = "that of the files" if body.share is None else f"{body.share:g}"
-    what += "" if body.until is None else f" until {utc(body.until)}"
+    share = "that of the files" if body.share is None else f"{body.share:g}"
+    share += "" if body.until is None else f" until {utc(body.until)}"
     await core.commands.run(
-        request.audited(command, "group-changed", group.name, f"share {what}; {body.reason}")
+        request.audited(command, "group-changed", group.name, f"share {share}; {body.reason}")
     )
     await use_shares(core)
     return group_rows(core.reader, core.policy, [group], core.clock())[0]
@@ -234,7 +234,7 @@ async def _group(side: ReadSide, request: Request[GroupAt, Nothing]) -> GroupInF
             if vo_administered(who)
             else {who.name}
         )
-        changes = [replace(one, user=one.user if one.user in own else "") for one in changes]
+        changes = [replace(change, user=change.user if change.user in own else "") for change in changes]
     return GroupInFull(**asdict(row), changes=changes)
 
 
@@ -243,15 +243,15 @@ def _all_seen(side: ReadSide, who: Principal) -> dict[str, NamedGroup]:
     return _seen(known_groups(side.policy, list_users(side.db)), who)
 
 
-def _seen(known: dict[str, NamedGroup], who: Principal) -> dict[str, NamedGroup]:
+def _seen(groups: dict[str, NamedGroup], who: Principal) -> dict[str, NamedGroup]:
     """The groups and members that the caller may know."""
     vo, whole = own_vo(who), vo_administered(who)
     if not vo:
-        return known
+        return groups
     return {
-        name: one._replace(
-            users=tuple(user for user in one.users if user.name == who.name or whole == user.vo)
+        name: group._replace(
+            users=tuple(user for user in group.users if user.name == who.name or whole == user.vo)
         )
-        for name, one in known.items()
-        if not one.vos or vo in one.vos
+        for name, group in groups.items()
+        if not group.vos or vo in group.vos
     }

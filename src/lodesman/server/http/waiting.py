@@ -36,7 +36,7 @@ def wanted_jobs(text: str) -> tuple[range, ...]:
     words = text.split(",")
     if len(words) > MOST_RANGES:
         raise InvalidRequest(f"jobs has {len(words):,} ranges; the maximum number is {MOST_RANGES:,}.")
-    found = []
+    ranges = []
     for word in words:
         match = _PART.fullmatch(word)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
@@ -44,8 +44,8 @@ def wanted_jobs(text: str) -> tuple[range, ...]:
             raise InvalidRequest(
                 "jobs must be numbers and ranges with commas between: 12,15,20-22.", parameter="jobs"
             )
-        found.append((first, last))
-    return join_ranges(found)
+        ranges.append((first, last))
+    return join_ranges(ranges)
 
 
 @serves(calls.WAIT)
@@ -56,9 +56,9 @@ async def _wait(core: Core, request: Request[WaitQuery, Nothing]) -> Waited:
 
 async def _until_over(core: Core, request: Request[WaitQuery, Nothing]) -> Waited:
     query, waits = request.query, core.waits
-    wanted, may = wanted_jobs(query.jobs), may_touch(request.who, core.policy.sharing_groups())
+    ranges, may = wanted_jobs(query.jobs), may_touch(request.who, core.policy.sharing_groups())
     with waits.place(request.who.name):
-        watch = await waits.watch(wanted, may, reads_as(request.who))
+        watch = await waits.watch(ranges, may, reads_as(request.who))
         with waits.using(watch, request.who.name):
             until = waits.until(watch, first=query.any, held=query.held, seconds=query.seconds)
             await unless_gone(request.receive, until)
@@ -81,10 +81,10 @@ async def _waited(waits: Waits, watch: JobWatch, query: WaitQuery, *, over: bool
 @serves(calls.EVENTS)
 async def _events(core: Core, request: Request[EventsQuery, Nothing]) -> Response:
     waits = core.waits
-    wanted, may = wanted_jobs(request.query.jobs), may_touch(request.who, core.policy.sharing_groups())
+    ranges, may = wanted_jobs(request.query.jobs), may_touch(request.who, core.policy.sharing_groups())
     unshared = core.principals.unshared
     with waits.place(request.who.name, stream=True):
-        watch = await waits.watch(wanted, may, reads_as(request.who))
+        watch = await waits.watch(ranges, may, reads_as(request.who))
     return _EventStream(core, watch, request.who, unshared)
 
 

@@ -187,10 +187,10 @@ def decode(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
 
 def _in_words(wrong: str) -> str:
     """For people where it is about bounds, lengths and patterns."""
-    found = _BOUND.fullmatch(wrong)
-    if found is None:
+    match = _BOUND.fullmatch(wrong)
+    if match is None:
         return f"The request does not fit its description: {wrong}."
-    kind, length, bound, value, place = found.groups()
+    kind, length, bound, value, place = match.groups()
     if bound in _BOUNDS:
         unit = f" {_UNITS.get(kind, _ENTRIES)[float(value) != 1]}" if length else ""
         needed = f"{_BOUNDS[bound]} {float(value):,.15g}{unit}"

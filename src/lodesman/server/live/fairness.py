@@ -54,10 +54,10 @@ class Strangers:
 
     def take(self) -> list[AuditNote]:
         """The counts since the last time."""
-        found, self._refused = self._refused, Counter()
+        counts, self._refused = self._refused, Counter()
         return [
             AuditNote("login-refused", token or "no token", "", origin, count)
-            for (origin, token), count in found.items()
+            for (origin, token), count in counts.items()
         ]
 
 

@@ -93,14 +93,14 @@ class HostGate:
 
     async def change(self, changed: Sequence[HostState], *notes: AuditNote, forget: int = 0) -> None:
         """Shut or open hosts, also for claims on their way. Raises LodesmanError: all is as before."""
-        known = [self.shut.get(host) for host, _ in changed]
+        shut_hosts = [self.shut.get(host) for host, _ in changed]
         before = [
-            HostState(host, one.record if one else None)
-            for (host, _), one in zip(changed, known, strict=True)
+            HostState(host, shut_host.record if shut_host else None)
+            for (host, _), shut_host in zip(changed, shut_hosts, strict=True)
         ]
         self.take(changed)
         shut = {host for host, record in changed if record is not None and record.shut}
-        pilots = [one.id for one in self.sessions.values() if one.host in shut] if shut else []
+        pilots = [pilot for pilot, session in self.sessions.items() if session.host in shut] if shut else []
         command: Command[None] = Change(set_hosts, self.live, changed, pilots, forget=forget)
         for note in notes:
             command = AuditedCommand(command, note)
@@ -113,9 +113,9 @@ class HostGate:
 
     async def judge(self, judged: Sequence[HostState], forget: int) -> None:
         """Follow the background process. Raises LodesmanError."""
-        known = host_records(self.db)
-        changed = [one for one in judged if still_holds(one.record, known.get(one.host))]
-        noted = [one for one in changed if one.record is not None or one.host in self.shut]
+        stored = host_records(self.db)
+        changed = [state for state in judged if still_holds(state.record, stored.get(state.host))]
+        noted = [state for state in changed if state.record is not None or state.host in self.shut]
         await self.change(changed, *map(_note, noted), forget=forget)
 
     async def fail_node(self, host: HostName, fault: str) -> None:

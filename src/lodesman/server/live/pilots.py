@@ -145,7 +145,9 @@ async def follow_reports(core: Core, pilot: int, reports: Sequence[ReportBody]) 
         return ReportsAnswer(answered, UNSET)
     if probe is not None:
         await core.hosts.end_probe(probe[0], session.host, probe[1])
-    accepted = {(one.id, one.attempt) for one in results if one.accepted and one.reason is UNSET}
+    accepted = {
+        (result.id, result.attempt) for result in results if result.accepted and result.reason is UNSET
+    }
     await _follow_ends(core, session, reports, accepted)
     return ReportsAnswer(answered, await _others_wait(core, session))
 
@@ -162,7 +164,7 @@ async def _follow_ends(
         if report.state != "Running":
             session.tails.pop(attempt, None)
             session.usage.pop(attempt, None)
-    ends = ((one.state, one.cause) for one in reports if (one.id, one.attempt) in accepted)
+    ends = ((report.state, report.cause) for report in reports if (report.id, report.attempt) in accepted)
     if session.hands_back(ends):
         log.warning("a pilot hands back all that it gets: it gets no more", extra={"pilot": session.id})
         core.sessions.drain([session.id])
@@ -187,19 +189,20 @@ def _with_refusals(reports: Sequence[ReportBody], results: Iterable[ReportResult
     left = iter(results)
     return [
         next(left)
-        if _is_whole(one.output)
-        else ReportResult(one.id, one.attempt, accepted=False, reason=_WRONG_OUTPUT)
-        for one in reports
+        if _is_whole(report.output)
+        else ReportResult(report.id, report.attempt, accepted=False, reason=_WRONG_OUTPUT)
+        for report in reports
     ]
 
 
-def _attempt_report(one: ReportBody) -> AttemptReport:
-    cause, output = one.cause or ("ok" if one.state == "Done" else ""), one.output
+def _attempt_report(report: ReportBody) -> AttemptReport:
+    cause, output = report.cause or ("ok" if report.state == "Done" else ""), report.output
     return AttemptReport(
-        id=one.id, attempt=one.attempt, state=one.state, cause=cause, exit_code=one.exit_code, signal=one.signal,
-        cpu_seconds=one.cpu_seconds, wall_seconds=one.wall_seconds, max_rss_mb=one.max_rss_mb, started=one.started,
-        ended=one.ended, output_sha256=output.sha256 if output else None, output=output.content if output else None,
-        tail=_tail(one.tail).decode("utf-8", "ignore"), message=one.message,
+        id=report.id, attempt=report.attempt, state=report.state, cause=cause, exit_code=report.exit_code,
+        signal=report.signal, cpu_seconds=report.cpu_seconds, wall_seconds=report.wall_seconds,
+        max_rss_mb=report.max_rss_mb, started=report.started, ended=report.ended,
+        output_sha256=output.sha256 if output else None, output=output.content if output else None,
+        tail=_tail(report.tail).decode("utf-8", "ignore"), message=report.message,
     )  # fmt: skip
 
 
@@ -220,7 +223,9 @@ async def let_leave(core: Core, pilot: int, reason: str, message: str) -> None:
 async def close_and_drain(core: Core, closing: Closing, command: Command[ClosingOutcome]) -> ClosingOutcome:
     """Close, and let no pilot there claim any more, also by a claim on its way. Raises LodesmanError: all is as before."""
     sessions = core.sessions
-    leave = sessions.drain([one.id for one in sessions.values() if closing.node.covers(one.queue)])
+    leave = sessions.drain(
+        [session.id for session in sessions.values() if closing.node.covers(session.queue)]
+    )
     try:
         done = await core.commands.run(command)
     except LodesmanError:

@@ -68,12 +68,12 @@ class Principals:
 
     def lookup(self, digest: bytes) -> Principal | None:
         """The principal of a token's hash, read from the database if it is new."""
-        known = self._known.get(digest)
-        if known is None:
-            known = principal_of(self._db, digest)
-            if known is not None:
-                self._known[digest] = known
-        return known
+        principal = self._known.get(digest)
+        if principal is None:
+            principal = principal_of(self._db, digest)
+            if principal is not None:
+                self._known[digest] = principal
+        return principal
 
     def add(self, principal: Principal) -> None:
         """Add a new token."""

@@ -66,7 +66,7 @@ async def use_classes(core: Core, vocabulary: Vocabulary, section: JobClassSecti
     def edit(before: Classes) -> ClassEdit:
         return ClassEdit(after=before.under(vocabulary, section))
 
-    await edit_agreed(core, edit, lambda found: Change(configure_classes, core.job_classes, found.after))
+    await edit_agreed(core, edit, lambda result: Change(configure_classes, core.job_classes, result.after))
 
 
 async def edit_agreed(
@@ -77,8 +77,8 @@ async def edit_agreed(
     """
     async with core.one_edit:
         for left in reversed(range(_MOST_TRIES)):
-            found = await asyncio.to_thread(edit, core.job_classes.now)
-            order = command(found)
+            result = await asyncio.to_thread(edit, core.job_classes.now)
+            order = command(result)
             try:
                 if order is not None:
                     await core.commands.run(order)
@@ -87,4 +87,4 @@ async def edit_agreed(
                     raise
             else:
                 break
-    return found
+    return result

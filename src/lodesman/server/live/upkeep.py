@@ -48,8 +48,8 @@ async def mend_strays(core: Core) -> None:
     for begun in range(0, len(strays), _STRAYS_AT_ONCE):
         some = strays[begun : begun + _STRAYS_AT_ONCE]
         if not await _mend(core, some):
-            for one in some:
-                await _mend(core, [one])
+            for stray in some:
+                await _mend(core, [stray])
     if strays:
         log.error("stray attempts were found at the start", extra={"found": len(strays)})
 

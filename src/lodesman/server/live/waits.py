@@ -135,13 +135,13 @@ class Waits:
             of.used = asyncio.get_running_loop().time()
 
     async def watch(
-        self, wanted: tuple[range, ...], may: Callable[[str, str, str], bool], reads: ReadsAs
+        self, ranges: tuple[range, ...], may: Callable[[str, str, str], bool], reads: ReadsAs
     ) -> JobWatch:
         """The counts of those jobs that the caller may see.
 
         Raises NotFound if one of the ranges has none, InvalidRequest if there are too many.
         """
-        parts = tuple(await self._looking.read(_parts_seen, wanted, may, reads))
+        parts = tuple(await self._looking.read(_parts_seen, ranges, may, reads))
         watch = self.followed.watches.get(parts) or self._new(parts)
         of = self._of[watch]
         of.users += 1
@@ -163,10 +163,10 @@ class Waits:
         if limit not in of.ends:
             version = watch.version
             failed = watch.states[JobState.FAILED] > 0
-            found = await self._counting.read(_read_ends, watch.ranges, limit, failed=failed)
+            ends = await self._counting.read(_read_ends, watch.ranges, limit, failed=failed)
             if version != watch.version:
-                return found
-            of.ends[limit] = found
+                return ends
+            of.ends[limit] = ends
         return of.ends[limit]
 
     def _new(self, parts: tuple[range, ...]) -> JobWatch:
@@ -208,10 +208,10 @@ class Waits:
 
     async def _take(self, watch: JobWatch, of: _Followers) -> None:
         try:
-            found = await self._counting.read(count_states, watch.ranges)
+            counts = await self._counting.read(count_states, watch.ranges)
         finally:
             of.reading = None
-        watch.taken(found)
+        watch.taken(counts)
         for push in of.streams:
             push(None)
         self._look(watch, of)
@@ -296,9 +296,9 @@ class Waits:
 
 
 def _wake(waiters: Iterable[asyncio.Future[None]]) -> None:
-    for one in waiters:
-        if not one.done():
-            one.set_result(None)
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
 
 
 def _nothing(_tx: Transaction) -> None:
@@ -327,11 +327,11 @@ def ending() -> Unavailable:
     return Unavailable("The server is shutting down.", hint="Ask again when it is back.")
 
 
-def _check_room(there: Counter[str], name: str, most: int, in_all: int, what: str) -> None:
+def _check_room(counts: Counter[str], name: str, most: int, in_all: int, what: str) -> None:
     """Raises TooOften."""
-    if there[name] >= most:
+    if counts[name] >= most:
         raise _too_many(most, what)
-    if there.total() >= in_all:
+    if counts.total() >= in_all:
         raise TooOften(f"There are {in_all:,} {what}, of all users together.", hint="Try again later.")
 
 
@@ -342,12 +342,12 @@ def _too_many(most: int, what: str) -> TooOften:
 
 
 def _parts_seen(
-    db: Reader, wanted: Sequence[range], may: Callable[[str, str, str], bool], reads: ReadsAs
+    db: Reader, ranges: Sequence[range], may: Callable[[str, str, str], bool], reads: ReadsAs
 ) -> list[range]:
     """Raises NotFound, InvalidRequest."""
-    found = visible_parts(db, wanted, may, shared_with(db, reads))
-    parts = [part for _, seen in found for part in seen]
-    missing = [ids for ids, seen in found if not seen]
+    ranges_seen = visible_parts(db, ranges, may, shared_with(db, reads))
+    parts = [part for _, seen in ranges_seen for part in seen]
+    missing = [ids for ids, seen in ranges_seen if not seen]
     for ids in missing:
         first, last = ids[0], ids[-1]
         purged = was_given_out(db, last) and not has_submission(db, first, last)
