@@ -9,7 +9,7 @@ from tests.api.conftest import RESOURCES
 
 from lodesman.decide.director.hosts import ON_SHUT_HOST
 from lodesman.decide.director.limits import Breaker
-from lodesman.server.loops.breakers import freed_queues
+from lodesman.server.loops.breakers import find_freed_queues
 from lodesman.server.loops.census import BackendWatch
 from lodesman.server.loops.reasons import MainReasons
 from lodesman.server.store.hosts import put_records
@@ -107,9 +107,9 @@ def test_what_pilots_on_shut_hosts_said_of_a_queue_ends_with_these(house, direct
     other = Breaker(state=BreakerState.OPEN, failures=3, trips=1, retry_at=1e12, reason="Permission denied")
     both = {PLACE: said, PLACE._replace(queue="long"): other}
     shut(house, None)
-    assert freed_queues(house.side.db, both) == set()
+    assert find_freed_queues(house.side.db, both) == set()
     switch(house, "open")
-    assert freed_queues(house.side.db, both) == {PLACE}
+    assert find_freed_queues(house.side.db, both) == {PLACE}
     director.breakers = dict(both)
     assert sent(house, director) > 0
 

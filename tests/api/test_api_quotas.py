@@ -15,7 +15,7 @@ from lodesman.decide.matching.matcher import Matcher
 from lodesman.decide.resources import load_resources
 from lodesman.languages.gridengine.complexes import read_complexes
 from lodesman.languages.gridengine.vocabulary import UserList, Vocabulary
-from lodesman.server.loops.limit_use import limits_at, seen_limits
+from lodesman.server.loops.limit_use import ask_limits, limits_at
 from lodesman.server.loops.reasons import MainReasons
 from lodesman.server.store.journal import Change
 from lodesman.server.writer.claim import Claim
@@ -248,7 +248,7 @@ def test_pilots_of_the_local_backend_run_on_the_servers_own_host(admin, backend)
     assert (why["verdict"], why["main_reason"]) == ("not now", "limited")
     assert step_of(why, "limits")["holds"] is False
     assert director.tick(admin.now) == 0
-    seen = partial(seen_limits, admin.post, admin.side.policy, director.watches)
+    seen = partial(ask_limits, admin.post, admin.side.policy, director.watches)
     reasons = MainReasons(admin.side.db, admin.side.fresh(), limits=seen)
     judged = reasons.judge(admin.side.policy, admin.now)
     assert [(one.reason, one.next_jobs) for one in judged.values()] == [("limited", 0)]
@@ -273,7 +273,7 @@ def test_users_behind_a_limit_are_told_when_their_jobs_start(admin):
     assert start["low_seconds"] < 13 * 30 < start["high_seconds"] < 26 * 30
     assert "; it starts in about" in told["summary"]
     assert told["summary"].endswith("by 1 job that runs and takes about 30 s.")
-    seen = partial(seen_limits, admin.post, admin.side.policy, {})
+    seen = partial(ask_limits, admin.post, admin.side.policy, {})
     reasons = MainReasons(admin.side.db, admin.side.fresh(), limits=seen)
     body = {"changed": reasons.judge(admin.side.policy, admin.now), "facts_at": None}
     assert admin.call("POST", "/v1/service/reasons", body, token="service").status == 200
@@ -294,7 +294,7 @@ def test_nothing_is_foretold_behind_a_limit_that_no_end_of_a_job_opens(admin):
     put(admin, EACH.replace("slots=1", "slots=0"), "change")
     told = admin.get("/v1/jobs/9/why")
     assert (told["main_reason"], told["turn"]["start"]) == ("over-limit", None)
-    seen = partial(seen_limits, admin.post, admin.side.policy, {})
+    seen = partial(ask_limits, admin.post, admin.side.policy, {})
     reasons = MainReasons(admin.side.db, admin.side.fresh(), limits=seen)
     body = {"changed": reasons.judge(admin.side.policy, admin.now), "facts_at": None}
     assert admin.call("POST", "/v1/service/reasons", body, token="service").status == 200

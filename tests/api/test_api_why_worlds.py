@@ -19,7 +19,7 @@ from tests.conftest import at_most
 from lodesman.decide.resources import load_resources
 from lodesman.server.engines.backend import BatchLoad, CancelOutcome
 from lodesman.server.live.rules import use_policy
-from lodesman.server.loops.limit_use import seen_limits
+from lodesman.server.loops.limit_use import ask_limits
 from lodesman.server.loops.reasons import MainReasons
 from lodesman.server.loops.refresh import PoolKeeper
 from lodesman.server.writer.pilots import hash_token
@@ -329,7 +329,7 @@ def held_against_what_happens(world):
     assert (told["main_reason"] == "impossible") == (dry.status != 200)
     assert told["queues"]["eligible"] <= len(alive)
     if told["main_reason"] != "impossible":
-        seen = partial(seen_limits, house.post, house.side.policy, {})
+        seen = partial(ask_limits, house.post, house.side.policy, {})
         judged = MainReasons(house.side.db, house.side.keeper, limits=seen).judge(
             house.side.policy, house.now
         )

@@ -7,7 +7,7 @@ import pytest
 from msgspec import json
 
 from lodesman.base.errors import Conflict
-from lodesman.server.loops.accounting import UsageAdder, used_for
+from lodesman.server.loops.accounting import UsageAdder, answer_usage
 from lodesman.server.store.accounting import (
     CAUSES,
     add_usage,
@@ -117,7 +117,7 @@ def test_usage_by_job_group_and_what_was_added_up_before_these_were_kept(house):
         assert found == {"": 1_000, "prod7": 6_000}
         days = UsageDays(0, 99)
         sums = usage_of_days(house.reader, "job-group", days, vo="", newest=100)
-        rows = used_for(sums, "job-group", days, lambda owner, _group, _vo: owner == "ann").rows
+        rows = answer_usage(sums, "job-group", days, lambda owner, _group, _vo: owner == "ann").rows
         assert [(one.name, one.others is True, one.core_seconds) for one in rows] == [
             ("", True, 4.0),
             ("prod7", False, 2.0),

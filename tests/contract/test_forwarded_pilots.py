@@ -9,7 +9,7 @@ from tests.contract.test_bound_pilots import Push, waits_untouched, whole
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import QueueId, load_resources
 from lodesman.decide.resources.settings import without_processor_tags
-from lodesman.server.loops.candidates import own_queues
+from lodesman.server.loops.candidates import count_own_pilots
 from lodesman.server.store.journal import Change
 from lodesman.server.store.read.pilots import live_natives, pilot_by_id, pilots_in_short
 from lodesman.server.writer.pilots import believed_queue
@@ -141,7 +141,7 @@ def test_its_batch_system_and_the_director_know_it_where_it_was_sent(house, push
     join(push, policy, pilot, FINAL)
     assert [one.queue_id for one in live_natives(house.reader)] == [GATE]
     (seen,) = pilots_in_short(house.reader)
-    own = own_queues([(seen.state, seen.submitted_to, seen.created_at)])
+    own = count_own_pilots([(seen.state, seen.submitted_to, seen.created_at)])
     assert (seen.queue_id, own[GATE].running, FINAL in own) == (FINAL, 1, False)
 
 

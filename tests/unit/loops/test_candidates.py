@@ -16,7 +16,7 @@ from lodesman.decide.director.site_mask import SiteMask
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import QueueId, load_resources
 from lodesman.server.engines.backend import BatchLoad
-from lodesman.server.loops.candidates import CandidateMaker, longest_life, own_queues
+from lodesman.server.loops.candidates import CandidateMaker, count_own_pilots, find_longest_life
 from lodesman.server.loops.list_match import Refusal
 from lodesman.wire.nodes import Closing
 
@@ -42,7 +42,7 @@ def make(policy):
         batch = Batch(load or BatchLoad(waiting=1, running=2, observed_at=100.0))
         maker = CandidateMaker(
             policy=given_policy, watches={"local": cast("Any", batch)}, pools=POOLS,
-            own=own_queues(own), now=150.0,
+            own=count_own_pilots(own), now=150.0,
         )  # fmt: skip
         return {one.queue_id: one for one in maker.make(vos)}, batch
 
@@ -138,7 +138,7 @@ def test_no_pilot_is_sent_that_could_outlive_the_beginning_of_a_closing(policy):
 @pytest.mark.parametrize(("lives", "longest"), [((600, 900), 900), ((600, 0), 0), ((), 0)])
 def test_the_longest_life_is_that_without_a_known_end(policy, lives, longest):
     (offer, *_) = policy.vo_config("lab").offers
-    assert longest_life(structs.replace(offer, life_seconds=one) for one in lives) == longest
+    assert find_longest_life(structs.replace(offer, life_seconds=one) for one in lives) == longest
 
 
 def test_one_queue_alone_is_the_same_candidate(make, policy):
@@ -146,7 +146,7 @@ def test_one_queue_alone_is_the_same_candidate(make, policy):
     (offer,) = [one for one in policy.vo_config("lab").offers if one.queue == tuple(SHORT)]
     maker = CandidateMaker(
         policy=policy, watches={"local": cast("Any", batch)}, pools=POOLS,
-        own=own_queues([("Running", SHORT, 1.0)]), now=150.0,
+        own=count_own_pilots([("Running", SHORT, 1.0)]), now=150.0,
     )  # fmt: skip
     assert maker.make_one("lab", offer, ("lab", "other")) == found[SHORT]
 
@@ -159,7 +159,7 @@ def test_own_pilots_are_counted_by_queue_and_against_the_age_of_the_load(make):
     found, _ = make(own=rows)
     assert found[SHORT].own == OwnPilots(waiting=4, running=2, since_load=3)
     assert found[LONG].own == OwnPilots(running=1)
-    assert own_queues(rows)[SHORT].submitted_at == [90.0, 100.0, 101.0, inf, 20.0, 120.0]
+    assert count_own_pilots(rows)[SHORT].submitted_at == [90.0, 100.0, 101.0, inf, 20.0, 120.0]
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_a_queue_of_two_batch_systems_has_the_load_of_both():
         "slurm": Batch(BatchLoad(waiting=3, running=4, observed_at=90.0)),
     }
     maker = CandidateMaker(
-        policy=policy, watches=cast("Any", loads), pools=POOLS, own=own_queues([("Submitted", SHORT, 95.0)]),
+        policy=policy, watches=cast("Any", loads), pools=POOLS, own=count_own_pilots([("Submitted", SHORT, 95.0)]),
         now=150.0,
     )  # fmt: skip
     one_of_two = {"Local": PoolOptions(name="Local", backends=("slurm",))}

@@ -324,7 +324,7 @@ def test_a_surplus_pilot_that_runs_by_now_is_drained_and_speaks_against_no_queue
         {"pilots": [number], "reason": "not needed any more"},
         {"pilots": [old], "reason": "it waited longer than maxPilotWaitingHours"},
     ]
-    world.director._record.hear(world.director.breakers, world.director.options.breaker)
+    world.director._record.apply_answers(world.director.breakers, world.director.options.breaker)
     assert world.director.breakers[SHORT].failures == 1  # of the one that waited too long
     world.base.do(Change(drain_pilots, world.base.live, [number, old], "not needed any more"))
     assert world.cancel() == []  # ordered again, and said once
@@ -342,7 +342,7 @@ def test_the_job_of_a_pilot_that_waits_too_long_goes_back_whatever_its_batch_sys
     assert world.cancel(number, too_old=[number], bound=[number]) == []
     unbound = [body for name, body in world.posted if name == "unbind"]
     assert unbound == [{"pilots": [number], "reason": "it waited longer than maxPilotWaitingHours"}]
-    world.director._record.hear(world.director.breakers, world.director.options.breaker)
+    world.director._record.apply_answers(world.director.breakers, world.director.options.breaker)
     assert world.director.breakers[SHORT].failures == 1
 
 

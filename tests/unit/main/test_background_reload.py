@@ -116,7 +116,7 @@ def test_a_change_that_fails_changes_nothing_and_is_tried_again(files, monkeypat
     before = in_use(background)
     files.write("Slots = 7", refresh=20, pool="Other")
     with monkeypatch.context() as broken:
-        broken.setattr(module, "local_slots", lambda _: {}["unheard of"])
+        broken.setattr(module, "find_local_slots", lambda _: {}["unheard of"])
         for _ in range(2):
             with pytest.raises(KeyError):
                 background.reload()

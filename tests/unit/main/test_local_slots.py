@@ -12,7 +12,7 @@ from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import QueueSettings, load_resources
 from lodesman.server.engines.backend import BatchLoad
 from lodesman.server.loops import candidates as module
-from lodesman.server.loops.candidates import CandidateMaker, local_slots
+from lodesman.server.loops.candidates import CandidateMaker, find_local_slots
 from lodesman.server.loops.candidates import _slots_of as slots_of
 
 SITES = """
@@ -58,12 +58,12 @@ def queue(base, **by_vo):
 
 
 def test_letter_case_in_names_does_not_matter():
-    found = {name: count for (_, ce, name), count in local_slots(policy(SITES)).items() if ce == "here"}
+    found = {name: count for (_, ce, name), count in find_local_slots(policy(SITES)).items() if ce == "here"}
     assert found == {"written": 1, "folded": 2, "total": 3, "cores": 4}
 
 
 def test_only_queues_of_the_local_backend_have_local_slots():
-    slots = local_slots(policy(SITES))
+    slots = find_local_slots(policy(SITES))
     assert {ce for _, ce, _ in slots} == {"here", "named"}
     assert slots["S", "named", "q"] == 5
 
@@ -71,46 +71,46 @@ def test_only_queues_of_the_local_backend_have_local_slots():
 @pytest.mark.parametrize("name", ["Slots", "MaxTotalJobs", "NumberOfProcessors"])
 def test_any_is_not_configured(name):
     text = f"[site.W.ce.c.queue.q]\n{name} = 'ANY'\n"
-    assert local_slots(policy(text)) == local_slots(policy("[site.W.ce.c.queue.q]\n")) == {Q: 16}
+    assert find_local_slots(policy(text)) == find_local_slots(policy("[site.W.ce.c.queue.q]\n")) == {Q: 16}
 
 
 def test_any_leaves_the_word_to_the_next_one():
-    assert local_slots(queue("Slots = 'ANY'\nMaxTotalJobs = 3")) == {Q: 3}
-    assert local_slots(queue("MaxTotalJobs = 'ANY'\nNumberOfProcessors = 8")) == {Q: 2}
+    assert find_local_slots(queue("Slots = 'ANY'\nMaxTotalJobs = 3")) == {Q: 3}
+    assert find_local_slots(queue("MaxTotalJobs = 'ANY'\nNumberOfProcessors = 8")) == {Q: 2}
 
 
 def test_the_lowest_value_of_any_vo_counts_for_all():
-    assert local_slots(queue("Slots = 4", a="Slots = 1")) == {Q: 1}
-    assert local_slots(queue("Slots = 4", a="Slots = 9", b="Slots = 7")) == {Q: 7}
-    assert local_slots(queue("", b="Slots = 4")) == {Q: 4}
-    assert local_slots(queue("", a="MaxTotalJobs = 5", b="MaxTotalJobs = 6")) == {Q: 5}
-    assert local_slots(queue("NumberOfProcessors = 2", a="NumberOfProcessors = 8")) == {Q: 2}
+    assert find_local_slots(queue("Slots = 4", a="Slots = 1")) == {Q: 1}
+    assert find_local_slots(queue("Slots = 4", a="Slots = 9", b="Slots = 7")) == {Q: 7}
+    assert find_local_slots(queue("", b="Slots = 4")) == {Q: 4}
+    assert find_local_slots(queue("", a="MaxTotalJobs = 5", b="MaxTotalJobs = 6")) == {Q: 5}
+    assert find_local_slots(queue("NumberOfProcessors = 2", a="NumberOfProcessors = 8")) == {Q: 2}
 
 
 @pytest.mark.parametrize(
     "never", ["Slots = 0", "MaxTotalJobs = 0", "Backend = 'slurm'", "Backend = 'manual'"]
 )
 def test_a_vo_to_which_none_is_sent_leaves_the_queue_to_the_other(never):
-    assert local_slots(queue("Slots = 4", a=never)) == {Q: 4}
-    assert local_slots(queue(f"{never}\n", b="Backend = 'local'\nSlots = 3\nMaxTotalJobs = 9")) == {Q: 3}
+    assert find_local_slots(queue("Slots = 4", a=never)) == {Q: 4}
+    assert find_local_slots(queue(f"{never}\n", b="Backend = 'local'\nSlots = 3\nMaxTotalJobs = 9")) == {Q: 3}
 
 
 def test_a_queue_that_is_local_for_one_vo_only_is_local():
-    assert local_slots(queue("Backend = 'slurm'\nSlots = 2", a="Backend = 'local'")) == {Q: 2}
-    assert local_slots(queue("Backend = 'slurm'\nSlots = 2", a="Backend = 'manual'")) == {}
+    assert find_local_slots(queue("Backend = 'slurm'\nSlots = 2", a="Backend = 'local'")) == {Q: 2}
+    assert find_local_slots(queue("Backend = 'slurm'\nSlots = 2", a="Backend = 'manual'")) == {}
 
 
 def test_pilots_that_wait_still_start_where_no_more_are_sent():
-    assert local_slots(queue("Slots = 4\nMaxTotalJobs = 0")) == {Q: 4}
+    assert find_local_slots(queue("Slots = 4\nMaxTotalJobs = 0")) == {Q: 4}
     closed = queue("Backend = 'slurm'\nSlots = 4", a="Backend = 'local'\nMaxTotalJobs = 0")
-    assert local_slots(closed) == {Q: 4}
-    assert local_slots(queue("Slots = 0")) == {Q: 0}
+    assert find_local_slots(closed) == {Q: 4}
+    assert find_local_slots(queue("Slots = 0")) == {Q: 0}
 
 
 def test_vos_that_are_not_configured_get_the_common_value():
-    assert local_slots(policy("[site.W]\nVO = ['ghost']\n[site.W.ce.c.queue.q]\nSlots = 3\n")) == {Q: 3}
+    assert find_local_slots(policy("[site.W]\nVO = ['ghost']\n[site.W.ce.c.queue.q]\nSlots = 3\n")) == {Q: 3}
     text = "[site.W]\nVO = ['ghost']\n[site.W.ce.c.queue.q]\nSlots = 3\n[group.a]\nvo = 'a'\n"
-    assert local_slots(policy(text)) == {Q: 3}
+    assert find_local_slots(policy(text)) == {Q: 3}
 
 
 lines = st.lists(
@@ -133,7 +133,7 @@ def test_the_backend_starts_what_the_director_counts_on(base, a, b):
     )  # fmt: skip
     (candidate,) = maker.make(found.config.vos)
     if not candidate.no_backend:
-        slots = local_slots(found)[Q]
+        slots = find_local_slots(found)[Q]
         assert candidate.slots in (None, slots) or 0 in (candidate.caps.max_total, candidate.slots)
 
 

@@ -31,7 +31,7 @@ from lodesman.server.http.dispatch import Request, serves
 from lodesman.server.http.quotas import known_names, read_sets
 from lodesman.server.http.read_side import ReadSide
 from lodesman.server.http.wire import following, page
-from lodesman.server.loops.candidates import OwnQueue, own_queues
+from lodesman.server.loops.candidates import OwnQueue, count_own_pilots
 from lodesman.server.loops.hosts import local_hosts
 from lodesman.server.loops.limit_use import LimitUse, limit_use, limits_at
 from lodesman.server.reads.explain import Explainer
@@ -171,7 +171,7 @@ async def _queue_why(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) 
     offer, gate = side.policy.vo_config(vo).offer(place), None
     if offer is not None and side.director is not None:
         queue_id, mask = QueueId(*place), side.keeper.mask(side.db)
-        own = own_queues((state, queue_id, at) for state, at in pilots_of_queue(side.db, place))
+        own = count_own_pilots((state, queue_id, at) for state, at in pilots_of_queue(side.db, place))
         mine = own.get(queue_id, OwnQueue())
         reader = GateReader(db=side.db, tree=side.policy.config.tree, options=side.gates)
         at_site = reader.limit(place.site, explainer.now)

@@ -19,7 +19,7 @@ from lodesman.server.http.dispatch import Request, serves
 from lodesman.server.http.read_side import ReadSide
 from lodesman.server.http.wire import page
 from lodesman.server.live.principals import reads_as
-from lodesman.server.loops.accounting import NEWEST, days_of, used_for
+from lodesman.server.loops.accounting import NEWEST, answer_usage, days_of
 from lodesman.server.reads.explain import Explainer
 from lodesman.server.reads.usage import usage_for
 from lodesman.server.store import Reader
@@ -50,12 +50,12 @@ async def _usage(side: ReadSide, request: Request[Nothing, Nothing]) -> Usage:
 
 @serves(calls.USED)
 async def _used(side: ReadSide, request: Request[UsageQuery, Nothing]) -> UsageOfDays:
-    query, vo = request.query, own_vo(request.who)
-    days = days_of(query, side.clock())
-    read = partial(usage_of_days, by=query.by, days=days, vo=vo, newest=NEWEST)
-    usage = await side.costly.get(("used", query.by, days, vo), read)
-    return used_for(
-        usage, query.by, days, may_touch(request.who, side.policy.sharing_groups(), for_vo_admins=True)
+    asked, vo = request.query, own_vo(request.who)
+    days = days_of(asked, side.clock())
+    read = partial(usage_of_days, by=asked.by, days=days, vo=vo, newest=NEWEST)
+    found = await side.costly.get(("used", asked.by, days, vo), read)
+    return answer_usage(
+        found, asked.by, days, may_touch(request.who, side.policy.sharing_groups(), for_vo_admins=True)
     )
 
 

@@ -66,7 +66,7 @@ def days_of(query: UsageQuery | PilotHoursQuery, now: float) -> UsageDays:
     return UsageDays(first, last)
 
 
-def used_for(usages: Iterable[UsageOfSome], by: UsageBy, days: UsageDays, may: May) -> UsageOfDays:
+def answer_usage(usages: Iterable[UsageOfSome], by: UsageBy, days: UsageDays, may: May) -> UsageOfDays:
     """The answer to a caller; owners and JobGroups are named that `may` admits."""
     rows: dict[tuple[str, str, bool], list[UsageOfSome]] = defaultdict(list)
     for usage in usages:

@@ -38,7 +38,7 @@ class BreakerRecord:
     _states: dict[QueueId, BreakerState] = field(init=False, default_factory=dict)  # as read last
     _answers: deque[tuple[QueueId, bool, str, float]] = field(init=False, default_factory=deque)
 
-    def read(self, current: Breakers, left: StepPass) -> dict[QueueId, Breaker]:
+    def read_rows(self, current: Breakers, left: StepPass) -> dict[QueueId, Breaker]:
         """The breakers with what administrators did since. One whose row is damaged begins anew."""
         damaged: dict[QueueId, Exception] = {}
         stored = breakers(self.db, damaged)
@@ -51,7 +51,7 @@ class BreakerRecord:
         gone = {queue for queue, breaker in (self._stored or {}).items() if breaker != _FRESH} - stored.keys()
         self._stored, self.orders = stored, breaker_orders(self.db)
         gone |= {queue for queue, order in self.orders.items() if order.state == "closed"}
-        gone |= freed_queues(self.db, current)
+        gone |= find_freed_queues(self.db, current)
         current = {
             queue: breaker
             for queue, breaker in current.items()
@@ -64,7 +64,7 @@ class BreakerRecord:
         """Keep an answer to a submission. Any thread may call this."""
         self._answers.append((queue_id, accepted, reason, now))
 
-    def hear(self, current: dict[QueueId, Breaker], rules: BreakerRules) -> None:
+    def apply_answers(self, current: dict[QueueId, Breaker], rules: BreakerRules) -> None:
         """Let the answers move the breakers of their queues."""
         while self._answers:
             queue_id, accepted, reason, now = self._answers.popleft()
@@ -74,7 +74,7 @@ class BreakerRecord:
             else:
                 current[queue_id] = limits.note_failure(breaker, now=now, rules=rules, reason=reason)
 
-    def store(self, current: Breakers, post: Post) -> None:
+    def store_changes(self, current: Breakers, post: Post) -> None:
         """Store what changed; the audit trail gets which opened or closed."""
         new, before = dict(current), self._stored or {}
         changed = [
@@ -91,7 +91,7 @@ class BreakerRecord:
             post(inner_calls.NOTE, notes)
 
 
-def freed_queues(db: Reader, current: Breakers) -> set[QueueId]:
+def find_freed_queues(db: Reader, current: Breakers) -> set[QueueId]:
     """Queues that only shut hosts spoke against, at sites without any now."""
     against = {queue for queue, breaker in current.items() if breaker.reason == ON_SHUT_HOST}
     shut = {host.site for host, record in host_records(db).items() if record.shut} if against else set()

@@ -142,7 +142,7 @@ class CandidateMaker:
             slots=_least(
                 [*(offer.settings.slots for offer in offers.values()), *(load.slots for load in loads)]
             ),
-            closed=self.mask.reason(queue_id, self.now, longest_life(offers.values())),
+            closed=self.mask.reason(queue_id, self.now, find_longest_life(offers.values())),
             order=self.orders.get(queue_id),
             no_backend="" if closed is None else closed.text,
             shapes=shapes,
@@ -190,7 +190,7 @@ def _caps_of(offer: QueueOffer) -> QueueCaps:
     )
 
 
-def longest_life(offers: Iterable[QueueOffer]) -> int:
+def find_longest_life(offers: Iterable[QueueOffer]) -> int:
     """In seconds; 0: no end is known."""
     lives = [offer.life_seconds for offer in offers]
     return max(lives, default=0) if all(lives) else 0
@@ -212,7 +212,7 @@ def _sum(numbers: Iterable[int | None]) -> int | None:
     return sum(number for number in values if number is not None) if values and None not in values else None
 
 
-def shown_gate(
+def show_gate(
     queue: CandidateQueue, stops: Sequence[limits.Limit], breaker: limits.Breaker,
     serving: Iterable[tuple[PoolOptions, PoolState | None]], *, now: float,
 ) -> why_queues.QueueGate:  # fmt: skip
@@ -263,7 +263,7 @@ def _shown(pool: PoolOptions, state: PoolState | None) -> why_queues.QueueSubmis
     )
 
 
-def own_queues(rows: Iterable[tuple[str, QueueId, float]]) -> dict[QueueId, OwnQueue]:
+def count_own_pilots(rows: Iterable[tuple[str, QueueId, float]]) -> dict[QueueId, OwnQueue]:
     """Our live pilots by queue; rows are (state, queue, when it was submitted)."""
     queues: dict[QueueId, OwnQueue] = defaultdict(OwnQueue)
     for state, queue_id, submitted_at in rows:
@@ -277,7 +277,7 @@ def own_queues(rows: Iterable[tuple[str, QueueId, float]]) -> dict[QueueId, OwnQ
     return queues
 
 
-def local_slots(policy: Policy) -> dict[QueueId, int]:
+def find_local_slots(policy: Policy) -> dict[QueueId, int]:
     """Queue -> the pilots that the local backend runs at once: the least of the VOs that may send some.
 
     Without such a VO, the plain value; for a queue that has another backend by now, that of the VOs before.
@@ -319,7 +319,7 @@ def doubts(options: DirectorOptions, watches: Mapping[str, BackendWatch]) -> dic
     return doubtful
 
 
-def visited_items(
+def list_items(
     tree: ResourceTree, waiting: Callable[[], Iterable[Waiting]], pilots: Callable[[], Iterable[LivePilot]]
 ) -> list[Kinds]:
     """What an iteration goes through, by kind: sites before their queues, the task queues of an owner together."""

@@ -32,10 +32,10 @@ from lodesman.server.loops.breakers import BreakerRecord
 from lodesman.server.loops.candidates import (
     CandidateMaker,
     OwnQueue,
+    count_own_pilots,
     doubts,
-    own_queues,
-    shown_gate,
-    visited_items,
+    list_items,
+    show_gate,
 )
 from lodesman.server.loops.census import BackendWatch
 from lodesman.server.loops.hosts import local_hosts
@@ -53,7 +53,7 @@ from lodesman.server.loops.limit_use import SeenLimits
 from lodesman.server.loops.list_match import ListMatch
 from lodesman.server.loops.site_matching import SiteMatcher
 from lodesman.server.loops.snapshot import KnownQueues
-from lodesman.server.loops.standing import known_shut, pilot_view
+from lodesman.server.loops.standing import mark_shut, pilot_view
 from lodesman.server.store import Reader
 from lodesman.server.store.read import pilots as read
 from lodesman.server.writer.pool_map import KnownPools
@@ -122,8 +122,8 @@ class Director:
         A fault in one part of carrying it out stops no other part. Raises the first one at the end.
         """
         with self.left_out.step("the director: breakers") as left:
-            self.breakers = self._record.read(self.breakers, left)
-        self._record.hear(self.breakers, self.options.breaker)
+            self.breakers = self._record.read_rows(self.breakers, left)
+        self._record.apply_answers(self.breakers, self.options.breaker)
         with self.left_out.step("the director") as left:
             seen, decision = self._decide(now, left)
         self.gates = {site: gate.admits() for site, gate in seen.sites.gates.items()}
@@ -152,7 +152,7 @@ class Director:
             return seen, decide(seen, options=self.options, now=now, seed=seed)
 
         items = partial(
-            visited_items, self.policy.config.tree, self._known.read, partial(read.pilots_in_short, self.db)
+            list_items, self.policy.config.tree, self._known.read, partial(read.pilots_in_short, self.db)
         )
         (seen, decision), self._faulty = do_without_faulty(decide_without, items, left, before=self._faulty)
         if any(item.kind != "CE queue" for item in self._faulty.items):
@@ -215,7 +215,7 @@ class Director:
             self._stored_at = decision.now
 
     def _note_breakers(self, _decision: Decision) -> None:
-        self._record.store(self.breakers, self.post)
+        self._record.store_changes(self.breakers, self.post)
 
     def note_outcome(self, queue_id: QueueId, *, accepted: bool, reason: str, now: float) -> None:
         """Keep an answer to a submission for the next iteration. Any thread may call this."""
@@ -249,7 +249,7 @@ class Director:
         """What there is. `table` has the waiting task queues."""
         pilots = read.pilots_in_short(self.db)
         hosts = local_hosts(self.db, pilots, now)
-        pilots = [*known_shut(pilots, hosts)]
+        pilots = [*mark_shut(pilots, hosts)]
         shut: list[QueueId] = []
         if without:
             pilots = [pilot for pilot in pilots if Item("pilot", pilot.id) not in without]
@@ -258,7 +258,7 @@ class Director:
                 for queue in self.policy.config.tree.queue_ids()
                 if Item("CE queue", queue) in without or Item("site", queue.site) in without
             ]
-        own = own_queues(
+        own = count_own_pilots(
             (pilot.state, pilot.submitted_to, pilot.submitted_at or pilot.created_at) for pilot in pilots
         )
         mask = self._mask.look(self.db)
@@ -335,4 +335,4 @@ class Director:
             for name, pool in options.pools.items()
             if pool.scope.serves(queue_id, offer.backend)
         ]
-        return shown_gate(candidate, stops, breaker, serving, now=now)
+        return show_gate(candidate, stops, breaker, serving, now=now)

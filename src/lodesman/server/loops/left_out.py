@@ -47,7 +47,7 @@ def task_queue(number: int) -> Item:
     return Item("task queue", number)
 
 
-def is_of_item(fault: Exception) -> bool:
+def _is_of_item(fault: Exception) -> bool:
     """Whether an item may be at fault: not if the database or the hot process cannot answer now."""
     return isinstance(fault, ServerFault) or not isinstance(fault, (Conflict, Unavailable))
 
@@ -65,7 +65,7 @@ class StepPass:
 
         `others`: how many are left out with it until it is known which is at fault.
         """
-        if not is_of_item(fault):
+        if not _is_of_item(fault):
             raise fault
         name, words = str(item), words_of(fault)
         if others:
@@ -103,7 +103,7 @@ class StepPass:
         try:
             return [call(list(items))]
         except Exception as fault:
-            if len(items) < 2 or not is_of_item(fault):
+            if len(items) < 2 or not _is_of_item(fault):
                 self.leave_out(name(items[0]) if items else self._step, fault)
                 return []
         half = len(items) // 2
@@ -174,7 +174,7 @@ def do_without_faulty(
     try:
         return attempt(NOTHING), NO_OMISSION
     except Exception as fault:
-        if not is_of_item(fault):
+        if not _is_of_item(fault):
             raise
         trial = _Trial(attempt)
         omitted = trial.search(stages(), before)
@@ -230,7 +230,7 @@ class _Trial(Generic[_R]):
         try:
             return self._attempt(omitted.items), omitted
         except Exception as fault:
-            if not is_of_item(fault):
+            if not _is_of_item(fault):
                 raise
         rest = tuple(sorted(without - omitted.items, key=str))
         return result, omitted._replace(parts=(*omitted.parts, (rest,))) if rest else omitted
@@ -270,7 +270,7 @@ class _Trial(Generic[_R]):
         try:
             self.worked = self._attempt(without), without
         except Exception as fault:
-            if not is_of_item(fault):
+            if not _is_of_item(fault):
                 raise
             # What the attempt had in memory goes.
             traceback.clear_frames(fault.__traceback__)

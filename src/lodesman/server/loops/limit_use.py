@@ -151,7 +151,7 @@ class LimitUse(Struct, frozen=True):
         return None if changed is None or at is None else max(at, changed)
 
 
-def stored_attempts(db: Reader) -> list[RunningJob]:
+def read_running_jobs(db: Reader) -> list[RunningJob]:
     """All live attempts as they are stored."""
     attempts = live_attempts(db)
     keys = keys_by_id(db, {attempt.tq_id for attempt in attempts})
@@ -174,7 +174,7 @@ def limits_at(
     )
 
 
-def seen_limits(post: Post, policy: Policy, watches: Mapping[str, BackendWatch]) -> SeenLimits:
+def ask_limits(post: Post, policy: Policy, watches: Mapping[str, BackendWatch]) -> SeenLimits:
     """What limits keep from starting now. Raises LodesmanError."""
     question = limits_at(list(policy.config.tree.queue_ids()), watches)
     return SeenLimits.of(post(inner_calls.LIMITED, question), policy.bits)
@@ -183,7 +183,7 @@ def seen_limits(post: Post, policy: Policy, watches: Mapping[str, BackendWatch])
 def limit_use(policy: Policy, db: Reader) -> LimitUse:
     """What is used of the stored quota sets, and of the limits of sites."""
     with db:  # one moment
-        sets, attempts, accounts = quota_sets(db), stored_attempts(db), groups_by_user(db)
+        sets, attempts, accounts = quota_sets(db), read_running_jobs(db), groups_by_user(db)
     # How much there is on a host changes nothing of who uses it.
     stored = sets_stored(sets, policy.vocabulary).values()
     rules = {rule.label: rule for quota_set in stored for rule in quota_set.rules}

@@ -21,7 +21,7 @@ from lodesman.decide.matching import ResourceRequest, TaskQueueKey
 from lodesman.decide.matching.tables import RequestTable
 from lodesman.server.loops.left_out import Item, StepPass, task_queue
 from lodesman.server.loops.limit_use import NOWHERE, Barrier
-from lodesman.server.loops.standing import AWAY, is_whole, known_shut, standing_of
+from lodesman.server.loops.standing import AWAY, is_whole, mark_shut, standing_of
 from lodesman.server.loops.traffic import PilotTraffic
 from lodesman.server.store import Reader
 from lodesman.server.store.read.pilots import (
@@ -89,7 +89,7 @@ class PilotBook:
         """
         left = left or StepPass("pilots", {})
         before, self._mask = self._mask, mask
-        rows, before_slots = known_shut(pilots_in_short(db), shut), self._slots
+        rows, before_slots = mark_shut(pilots_in_short(db), shut), self._slots
         soon, attempts = self.traffic.take(rows, rooms or {}, now), running_attempts(db)
         held = self._held_by(db, attempts, left)
         changed = [

@@ -28,7 +28,7 @@ from lodesman.wire.site_tests import SiteCheck, SiteTest
 
 log = logging.getLogger(__name__)
 
-MOST_QUEUES: Final = 20
+_MOST_QUEUES: Final = 20
 _MOST_RUNNING, _MOST_KEPT = 4, 100
 _FORSAKEN_SECONDS: Final = 60.0  # without a question of the client
 _CLOSE_SECONDS: Final = 15.0  # for orders to end jobs, at the end of the server
@@ -72,7 +72,7 @@ class SiteTests:
         self._settings = settings or PilotSettings(servers=(), program=b"")
         self._watches = watches
         self._ticks = ticks
-        self._threads = ThreadPoolExecutor(MOST_QUEUES * _MOST_RUNNING, thread_name_prefix="site-test")
+        self._threads = ThreadPoolExecutor(_MOST_QUEUES * _MOST_RUNNING, thread_name_prefix="site-test")
         self._tests: dict[str, _SiteRun] = {}
 
     def begin(
@@ -86,10 +86,10 @@ class SiteTests:
         watches = self._watches()
         queues = [queue for queue in policy.config.tree.queue_ids() if node.covers(queue)]
         run = _SiteRun(
-            path=str(node), begun_at=now, asked_at=self._ticks(), left_out=max(0, len(queues) - MOST_QUEUES)
+            path=str(node), begun_at=now, asked_at=self._ticks(), left_out=max(0, len(queues) - _MOST_QUEUES)
         )
-        for queue in queues[:MOST_QUEUES]:
-            offer, skipped = testable(policy, queue)
+        for queue in queues[:_MOST_QUEUES]:
+            offer, skipped = _testable(policy, queue)
             closed = mask.reason(queue, now) if node != queue else ""
             skipped = skipped or (closed and f"{closed}; name the queue, and it is tested all the same")
             watch = watches.get(offer.backend) if offer is not None else None
@@ -201,7 +201,7 @@ def _bug(future: Future[None]) -> BaseException | None:
     return future.exception() if future.done() and not future.cancelled() else None
 
 
-def testable(policy: Policy, queue: QueueId) -> tuple[QueueOffer | None, str]:
+def _testable(policy: Policy, queue: QueueId) -> tuple[QueueOffer | None, str]:
     """A queue as the first VO sees it that may send pilots there; and why none may, or ''."""
     offers = [offer for vo in policy.config.vos if (offer := policy.vo_config(vo).offer(queue)) is not None]
     reasons = {offer: not_sent(offer, policy.backends) for offer in offers}

@@ -51,7 +51,7 @@ def pilot_view(
     )
 
 
-def known_shut(rows: Sequence[LivePilot], sites: Collection[str]) -> Sequence[LivePilot]:
+def mark_shut(rows: Sequence[LivePilot], sites: Collection[str]) -> Sequence[LivePilot]:
     """The pilots, where local ones on their way to these sites start on a host that gets no jobs."""
     if not sites:
         return rows

@@ -20,7 +20,7 @@ from lodesman.decide.resources import QueueId
 from lodesman.server.config import ServerConfig
 from lodesman.server.engines.isolation import Isolation, Wishes, find_isolation
 from lodesman.server.engines.zipapp import build_zipapp
-from lodesman.server.loops.candidates import local_slots
+from lodesman.server.loops.candidates import find_local_slots
 from lodesman.server.loops.launch import PilotSettings
 from lodesman.server.loops.site_matching import GateOptions
 from lodesman.server.main.data_folder import share_directory, shared_url_file
@@ -126,7 +126,7 @@ def isolation_of(config: ServerConfig, *, make_account: bool = False) -> Isolati
 
     `make_account`: root may make an account for them.
     """
-    if not local_slots(Policy(config.resources)):
+    if not find_local_slots(Policy(config.resources)):
         return None
     files = [path for path in (config.path, *config.resource_files) if path is not None]
     folders = (config.sources.base, *(file.parent for file in files))

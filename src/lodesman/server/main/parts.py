@@ -17,14 +17,14 @@ from lodesman.server.http.health import UpkeepFigures
 from lodesman.server.http.read_side import ReadSide
 from lodesman.server.loops.accounting import UsageAdder
 from lodesman.server.loops.cancelling import Canceller
-from lodesman.server.loops.candidates import local_slots
+from lodesman.server.loops.candidates import find_local_slots
 from lodesman.server.loops.census import BackendWatch
 from lodesman.server.loops.direct import Director
 from lodesman.server.loops.failed_starts import FailedStarts
 from lodesman.server.loops.hosts import HostWatch
 from lodesman.server.loops.launch import SubmissionPools
 from lodesman.server.loops.left_out import LeftOutItems
-from lodesman.server.loops.limit_use import limits_at, seen_limits
+from lodesman.server.loops.limit_use import ask_limits, limits_at
 from lodesman.server.loops.list_match import ListMatch
 from lodesman.server.loops.reasons import MainReasons
 from lodesman.server.loops.reconciler import Reconciler, size_proof
@@ -86,7 +86,7 @@ class BackgroundParts:
         self.director = self._director()
         self.side = self._read_side()
         # Only now can the policy be asked.
-        self._serve_queues(config, self.policy, local_slots(self.policy))
+        self._serve_queues(config, self.policy, find_local_slots(self.policy))
         self.submit_pools = PoolKeeper(
             reader(),
             self.post,
@@ -101,7 +101,7 @@ class BackgroundParts:
         )
         self.reasons = MainReasons(
             reader(), self.side.keeper,
-            limits=lambda: seen_limits(self.post, self.policy, self.backends.watches), unfit=lambda: self.submit_pools.unfit,
+            limits=lambda: ask_limits(self.post, self.policy, self.backends.watches), unfit=lambda: self.submit_pools.unfit,
         )  # fmt: skip
         self.reconciler = Reconciler(reader(), self.post, left_out=self.left_out)
         self.sizes = size_proof(self.reconciler, reader(), self.side.shelf)
@@ -235,7 +235,7 @@ class BackgroundParts:
         if config is None:
             return
         policy = self._policy(config)
-        slots = local_slots(policy)
+        slots = find_local_slots(policy)
         self.pools.configure(config.director)
         self._serve_queues(config, policy, slots)
         policy.set_usage(self.policy.usage)

@@ -100,7 +100,7 @@ class Web(Listener):
             runner.run(self._serve(sockets))
 
     async def _serve(self, sockets: Sequence[socket.socket]) -> None:
-        loop, tls = asyncio.get_running_loop(), tls_context(self._section)
+        loop, tls = asyncio.get_running_loop(), _tls_context(self._section)
         self._loop = loop
         await self._on_start()
         self.servers = [
@@ -169,7 +169,7 @@ async def _first(*waits: Awaitable[Any], seconds: float | None = None) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def tls_context(section: ServerSection) -> ssl.SSLContext | None:
+def _tls_context(section: ServerSection) -> ssl.SSLContext | None:
     """What a server with a certificate speaks; None without one."""
     if not section.tls_certificate:
         return None

@@ -34,7 +34,7 @@ from lodesman.server.loops.hosts import local_hosts
 from lodesman.server.loops.left_out import Item, StepPass, task_queue
 from lodesman.server.loops.refresh import RefreshInput, evaluate, judge, read_refresh_input, runnable
 from lodesman.server.loops.site_matching import handling_of_wish, places_of, wishes_of
-from lodesman.server.loops.standing import AWAY, known_shut, pilot_view
+from lodesman.server.loops.standing import AWAY, mark_shut, pilot_view
 from lodesman.server.reads.plans import LiveState, corrected_by_usage, set_by_command
 from lodesman.server.reads.rehearsal import director_apart, rehearse
 from lodesman.server.store.director import closings
@@ -199,7 +199,7 @@ def _pilots(state: LiveState, offers: Offers) -> Iterator[PilotView]:
     request_then: dict[tuple[Any, ...], str] = {}
     mask = closings(state.db)
     live = pilots_in_short(state.db)
-    for pilot in known_shut(live, local_hosts(state.db, live, state.now)):
+    for pilot in mark_shut(live, local_hosts(state.db, live, state.now)):
         if Item("pilot", pilot.id) in state.faulty:
             continue
         place, text = pilot.queue_id, pilot.request

@@ -17,7 +17,7 @@ from lodesman.decide.rehearse.limits import WaitingQueue, WorkToLimit, hold_agai
 from lodesman.decide.resources import QueueId
 from lodesman.languages.quota.matching import QuotaPlace, admits, check_size
 from lodesman.languages.quota.rules import FilterTag, QuotaFilter, QuotaSet
-from lodesman.server.loops.limit_use import LimitUse, limits_at, stored_attempts
+from lodesman.server.loops.limit_use import LimitUse, limits_at, read_running_jobs
 from lodesman.server.loops.snapshot import SnapshotKeeper
 from lodesman.server.reads.plans import LiveState
 from lodesman.server.store.accounts import groups_by_user
@@ -140,7 +140,7 @@ def plan_quotas(changed: Sequence[QuotaSet], notices: list[QuotaNoticeRow], stat
     config, vocabulary = state.policy.config, state.policy.vocabulary
     sets = sets_stored(quota_sets(state.db), vocabulary)
     hosts = HostLoads(row.node for row in known_pilots(state.db))
-    live = stored_attempts(state.db)
+    live = read_running_jobs(state.db)
     watches = state.director.watches if state.director else {}
     run_places = places_of_queues(limits_at([*config.tree.queue_ids()], watches))
     run_places.update(session.place for session in load_sessions(state.db, now=state.now).values())
