@@ -8,18 +8,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from lodesman.site.jobstatus.vacate.candidates import Candidate
-from lodesman.site.jobstatus.vacate.simulation import Assumed, LoggedJob, SimulatedJob, simulate_job
+from lodesman.site.jobstatus.vacate.simulation import Assumptions, LoggedJob, SimulatedJob, simulate_job
 from lodesman.site.jobstatus.values import Status
 from lodesman.site.jobstatus.waste import Estimate
 
 NOW, HOUR = 1_000_000_000.0, 3600.0
 CORES, OWNERS = 64, 4
-PILOT, PLAIN = Assumed(pilots=1.0, commits=0.0, silent=0.0), Assumed(pilots=0.0, commits=0.2, silent=0.0)
+PILOT, PLAIN = (
+    Assumptions(pilots=1.0, commits=0.0, silent=0.0),
+    Assumptions(pilots=0.0, commits=0.2, silent=0.0),
+)
 
 
 def node(rng: random.Random, error: float, spread: float = 0.0) -> list[SimulatedJob]:
     """Half of its jobs are pilots of 8 or 16 cores, a third have one core, the rest 4 or 8. spread: see `Assumed`."""
-    known = Assumed(error=error, spread=spread)
+    known = Assumptions(error=error, spread=spread)
     return [_job(rng, number, cores, known) for number, cores in enumerate(_sizes(rng))]
 
 
@@ -34,7 +37,7 @@ def _sizes(rng: random.Random) -> Iterator[int]:
             yield -size if kind < 0.5 else size
 
 
-def _job(rng: random.Random, number: int, size: int, known: Assumed) -> SimulatedJob:
+def _job(rng: random.Random, number: int, size: int, known: Assumptions) -> SimulatedJob:
     """Pilots live for 48 h; other jobs take 6 h in the median, and are seen the more often the longer they take."""
     hours = 48.0 if size < 0 else 6.0 * math.exp(rng.gauss(0, 1) + 1)
     age = rng.uniform(0, hours * HOUR)

@@ -14,7 +14,7 @@ from bench.vacate_world import HOUR, NOW, candidates, node
 
 from lodesman.site.jobstatus.vacate.candidates import Candidate, Terms
 from lodesman.site.jobstatus.vacate.plan import STRICT, TIEBREAK, VacateRequest, make_plan
-from lodesman.site.jobstatus.vacate.several import ToFree
+from lodesman.site.jobstatus.vacate.several import ResourceNeed
 from lodesman.site.jobstatus.vacate.simulation import Losses, compare
 
 JOBS, NODES, SEEDS, FREED = 10_000, 1_000, 5, 16
@@ -52,7 +52,7 @@ def _timed(
     context: Context, jobs: Sequence[Candidate], cores: int, priority: str, *, target: float | None
 ) -> Figure:
     """The whole plan, of jobs that were read."""
-    request, samples = VacateRequest(ToFree(cores), priority=priority), []
+    request, samples = VacateRequest(ResourceNeed(cores), priority=priority), []
     for _ in range(context.samples):
         begun = time.process_time()
         plan = make_plan(jobs, request, NOW)

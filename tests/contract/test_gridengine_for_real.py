@@ -17,7 +17,7 @@ from tests.kits.gridengine_kit import ACCOUNT, QUEUE, SERVICE, gridengine_kit, t
 
 from lodesman.base.errors import BackendFault
 from lodesman.server.engines.backend import CancelOutcome, NativeState
-from lodesman.server.engines.run import Done
+from lodesman.server.engines.run import CommandResult
 from lodesman.server.engines.run.here import Here
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engines]
@@ -35,7 +35,7 @@ class Counting:
         self.words: list[str] = []
         self._here = Here(account=the_gridengine()[ACCOUNT])
 
-    def run(self, words, **more) -> Done:
+    def run(self, words, **more) -> CommandResult:
         self.words.append(" ".join(words))
         return self._here.run(words, **more)
 

@@ -34,7 +34,7 @@ from lodesman.decide.resources import QueueId
 from lodesman.server.engines.backend import CancelOutcome, NativeState
 from lodesman.server.engines.local import LocalBackend
 from lodesman.server.engines.pilot_directory import PilotDirectory
-from lodesman.server.engines.processes import make_cgroup, marked
+from lodesman.server.engines.processes import find_marked, make_cgroup
 
 QUEUE = QueueId("Hostile/../Site\n", "ce '; rm -rf", "\N{SNOWMAN}")
 PATIENCE = 200.0
@@ -100,7 +100,7 @@ class Site:
         table = living_processes()
         paths = {path.name: path for path in self.root.iterdir() if path.is_dir()}
         keepers = {process.pid for stamp in paths for process in self.pilot(stamp).processes()}
-        return [table[pid] for pid in marked(paths, table) if pid not in keepers]
+        return [table[pid] for pid in find_marked(paths, table) if pid not in keepers]
 
     def kill(self, stamp: str, *names: str) -> None:
         """kill -9 of the keeper, the guard or the pilot, and their real end."""
@@ -126,7 +126,7 @@ def make_site(tmp_path):
     for site in sites:
         assert site.backend.stop_all(grace_seconds=0.0, deadline_seconds=PATIENCE) == ()
         paths = {path.name: path for path in site.root.iterdir() if path.is_dir()}
-        assert marked(paths, living_processes()) == {}, "keepers and guards are gone too"
+        assert find_marked(paths, living_processes()) == {}, "keepers and guards are gone too"
     place = cgroups_place()
     assert place is None or list(place.glob(f"lodesman-*-{RUN}-*")) == []
 
@@ -359,7 +359,7 @@ def test_killing_both_leaves_nothing_after_a_tick(site):
     site.wait_for_end(S1)
     left = site.processes()
     assert left
-    assert {marked({S2: site.root / S2}, living_processes())[process.pid] for process in left} == {S2}
+    assert {find_marked({S2: site.root / S2}, living_processes())[process.pid] for process in left} == {S2}
     assert site.state(S2) is NativeState.RUNNING
 
 
@@ -596,4 +596,4 @@ def test_the_keeper_runs_on_python_3_9(tmp_path):
     send(backend, QUEUE, S1, script="setsid sleep 1000 & exit 3")
     wait_until(lambda: backend.status(same(S1))[S1].exit_code == 3, "the end")
     assert backend.stop_all() == ()
-    assert marked({S1: tmp_path / "pilots" / S1}, living_processes()) == {}
+    assert find_marked({S1: tmp_path / "pilots" / S1}, living_processes()) == {}

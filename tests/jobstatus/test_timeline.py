@@ -8,35 +8,35 @@ from hypothesis import strategies as st
 from tests.jobstatus.kits.history import faults
 
 from lodesman.site.jobstatus.steps import ScriptStep, follow
-from lodesman.site.jobstatus.timeline import Facts, Said, after, decide, no_start
+from lodesman.site.jobstatus.timeline import Facts, LastStatus, decide, no_start, note_publication
 from lodesman.site.jobstatus.values import Status
-from lodesman.site.jobstatus.waste import Running
+from lodesman.site.jobstatus.waste import RunningPayload
 
-ONE = Running(4, 900, 900, 5_000, 8_000)
+ONE = RunningPayload(4, 900, 900, 5_000, 8_000)
 FACTS = Facts(allocated=8, running=(ONE,))
 DRAIN = replace(FACTS, drain=frozenset({"node"}))
 
 
-def publish(said: Said, facts: Facts, now: float) -> Said:
+def publish(said: LastStatus, facts: Facts, now: float) -> LastStatus:
     """After the publication that is due now."""
     due = decide(said, facts, now)
     assert due.publish is not None
-    return after(said, due.publish, now)
+    return note_publication(said, due.publish, now)
 
 
-def why(said: Said, facts: Facts, now: float) -> str | None:
+def why(said: LastStatus, facts: Facts, now: float) -> str | None:
     due = decide(said, facts, now)
     return due.why if due.publish else None
 
 
-FIRST = publish(Said(), FACTS, 1_000)
+FIRST = publish(LastStatus(), FACTS, 1_000)
 DRAINED = publish(FIRST, DRAIN, 1_100)
 HELD = publish(DRAINED, FACTS, 1_200)
 
 
 def test_the_first_status_is_published_at_once_and_whole():
     assert None not in FIRST.status.items().values()
-    assert publish(Said(), Facts(allocated=8), 1_000).status.used_cpu == 0
+    assert publish(LastStatus(), Facts(allocated=8), 1_000).status.used_cpu == 0
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_what_failed_is_due_again_after_five_seconds():
     assert why(FIRST, facts, 1_010) == why(FIRST, facts, 1_015) == "changed"
     assert decide(FIRST, facts, 1_010).ask_again == 1_015
     assert decide(FIRST, FACTS, 1_240).ask_again == 1_245
-    assert decide(Said(), FACTS, 1_000).ask_again == 1_005
+    assert decide(LastStatus(), FACTS, 1_000).ask_again == 1_005
     assert decide(FIRST, replace(FACTS, leaving=True), 1_001).ask_again == 1_006
 
 
@@ -84,7 +84,7 @@ def test_an_estimate_is_published_when_it_moves_by_five_percent(end, event):
 
 
 def test_an_estimate_is_published_when_it_moves_by_a_minute():
-    said = publish(Said(), replace(FACTS, running=(replace(ONE, expected_end=1_300),)), 1_000)
+    said = publish(LastStatus(), replace(FACTS, running=(replace(ONE, expected_end=1_300),)), 1_000)
     for end, event in ((1_360, None), (1_361, "estimate")):
         assert why(said, replace(FACTS, running=(replace(ONE, expected_end=end),)), 1_010) == event
 
@@ -92,7 +92,7 @@ def test_an_estimate_is_published_when_it_moves_by_a_minute():
 def test_the_end_of_a_payload_between_the_first_and_the_last_counts():
     ends = [2_000, 4_000, 6_000]
     three = [replace(ONE, cores=2, expected_end=end) for end in ends]
-    said = publish(Said(), replace(FACTS, running=tuple(three)), 1_000)
+    said = publish(LastStatus(), replace(FACTS, running=tuple(three)), 1_000)
     for end, event in (
         (3_002, None),
         (3_001, "estimate"),
@@ -103,7 +103,7 @@ def test_the_end_of_a_payload_between_the_first_and_the_last_counts():
 
 def test_an_end_that_passes_is_published_anew():
     late = replace(FACTS, running=(replace(ONE, expected_end=1_100),))
-    said = publish(Said(), late, 1_000)
+    said = publish(LastStatus(), late, 1_000)
     assert decide(said, late, 1_050).ask_again == 1_100
     assert why(said, late, 1_100) == "overdue"
     assert publish(said, late, 1_100).status.first_exp_job_end == 1_400
@@ -167,7 +167,7 @@ def test_a_pilot_that_leaves_says_so_at_once_even_in_the_hold():
 
 
 def test_an_idle_pilot_that_leaves_says_so_at_once():
-    idle = publish(Said(), Facts(allocated=8), 1_000)
+    idle = publish(LastStatus(), Facts(allocated=8), 1_000)
     said = publish(idle, Facts(allocated=8, leaving=True), 1_001)
     assert said.status.can_postpone_last_job is False
     assert why(DRAINED, replace(DRAIN, leaving=True), 1_101) == "leaving"
@@ -182,7 +182,7 @@ def test_the_next_question_is_never_now():
 
 def test_an_idle_pilot_is_of_the_moment_while_true_and_unchanged_while_false():
     idle = Facts(allocated=8)
-    said = publish(Said(), idle, 1_000)
+    said = publish(LastStatus(), idle, 1_000)
     assert publish(said, idle, 1_240).status.last_exp_job_end == 1_240
     retired = replace(idle, drain=frozenset({"node"}))
     said = publish(said, retired, 1_300)
@@ -194,7 +194,7 @@ def test_an_idle_pilot_is_of_the_moment_while_true_and_unchanged_while_false():
 @pytest.mark.parametrize(
     ("said", "ends", "now", "reason"),
     [
-        (Said(), 10**9, 1_000, None),
+        (LastStatus(), 10**9, 1_000, None),
         (FIRST, 10**9, 1_100, None),
         (DRAINED, 5_000, 1_110, None),
         (DRAINED, 5_001, 1_110, "promise"),

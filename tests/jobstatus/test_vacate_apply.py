@@ -17,7 +17,7 @@ from lodesman.site.jobstatus.sites.door import Act, JobPlaces, SiteFault
 from lodesman.site.jobstatus.survey import JobPart, Look, read_by_command, read_shown, survey, with_status
 from lodesman.site.jobstatus.vacate.candidates import Candidate, Terms
 from lodesman.site.jobstatus.vacate.plan import VacateRequest, make_plan
-from lodesman.site.jobstatus.vacate.several import ToFree
+from lodesman.site.jobstatus.vacate.several import ResourceNeed
 from lodesman.site.jobstatus.vacate_memory import VacateMemory
 from lodesman.site.jobstatus.values import Status
 
@@ -96,7 +96,7 @@ def cluster():
 def applied(cluster, cores, **asked):
     """What was lacking in the end, and the events of the audit."""
     candidates = survey(cluster, cluster.look_at, cluster.now)
-    plan = make_plan(candidates, VacateRequest(ToFree(cores), **asked), cluster.now)
+    plan = make_plan(candidates, VacateRequest(ResourceNeed(cores), **asked), cluster.now)
     assert plan.is_feasible
     audit = io.StringIO()
     applier = Applier(
@@ -128,7 +128,7 @@ def test_the_line_is_written_before_the_act(cluster):
     cluster.add("a", 10)
     cluster.stubborn.add("a")
     lacking, events = applied(cluster, 4)
-    assert lacking.missing == ToFree(4)
+    assert lacking.missing == ResourceNeed(4)
     assert [one["event"] for one in events][:3] == ["plan", "kill", "failed"]
     assert events[2]["why"] == "It is not allowed."
 
@@ -255,13 +255,13 @@ def test_what_does_not_go_in_the_end_is_missing(cluster):
     cluster.add("a", 10)
     cluster.do = lambda act: None
     audit, candidates = io.StringIO(), survey(cluster, cluster.look_at, cluster.now)
-    plan = make_plan(candidates, VacateRequest(ToFree(4)), cluster.now)
+    plan = make_plan(candidates, VacateRequest(ResourceNeed(4)), cluster.now)
     known = {one.job: one for one in candidates}
     applier = Applier(
         cluster, cluster.look_at, audit, known, cluster.memory, clock=lambda: cluster.now, wait=cluster.wait,
         do=cluster.do,
     )  # fmt: skip
-    assert applier.run(plan).missing == ToFree(4)
+    assert applier.run(plan).missing == ResourceNeed(4)
     assert 120 <= cluster.now - START <= 125
 
 
@@ -299,7 +299,7 @@ def test_what_still_holds_its_cores_in_the_end_is_missing(cluster):
     cluster.lingers = 10_000.0
     cluster.add("a", 10)
     lacking, events = applied(cluster, 4, terms=Terms(kill_s=60.0))
-    assert (lacking.missing, [one.job for one in lacking.victims]) == (ToFree(4), ["a"])
+    assert (lacking.missing, [one.job for one in lacking.victims]) == (ResourceNeed(4), ["a"])
     assert 180 <= events[-1]["time"] - START <= 185
     assert list(still_there_in_words(lacking)) == [
         "1 job made to go still holds its cores, by the batch system's own word: a."
@@ -326,10 +326,10 @@ def test_what_a_kill_takes_counts_in_the_plan(cluster):
     ):
         terms = Terms(within=1000, kill_s=kill_s)
         candidates = survey(cluster, cluster.look_at, cluster.now)
-        (victim,) = make_plan(candidates, VacateRequest(ToFree(4), terms=terms), cluster.now).victims
+        (victim,) = make_plan(candidates, VacateRequest(ResourceNeed(4), terms=terms), cluster.now).victims
         assert (victim.action, victim.frees_expected, victim.frees_max) == (action, *frees)
     assert "0s to 7m" in "\n".join(
-        in_words(make_plan(candidates, VacateRequest(ToFree(4), terms=terms), cluster.now))
+        in_words(make_plan(candidates, VacateRequest(ResourceNeed(4), terms=terms), cluster.now))
     )
 
 
@@ -340,7 +340,7 @@ def test_a_kill_that_may_take_longer_than_there_is_time_is_said(cluster, within,
     cluster.add("a", 50_000)
     terms = Terms(within=within, kill_s=400.0)
     candidates = survey(cluster, cluster.look_at, cluster.now)
-    plan = make_plan(candidates, VacateRequest(ToFree(4), terms=terms), cluster.now)
+    plan = make_plan(candidates, VacateRequest(ResourceNeed(4), terms=terms), cluster.now)
     said = [line for line in in_words(plan) if "--within" in line]
     assert bool(said) == is_late
     assert all("1 job may hold cores for 7m, longer than --within 2m: " in line for line in said)

@@ -15,7 +15,7 @@ from lodesman.site.jobstatus.vacate.choice import (
     inversions,
     with_lower_priority,
 )
-from lodesman.site.jobstatus.vacate.several import ToFree, cheapest_for
+from lodesman.site.jobstatus.vacate.several import ResourceNeed, cheapest_for
 
 
 def jobs_of(rng: random.Random, most: int = 14, sizes=(1, 2, 3, 4, 8, 16)) -> list[Release]:
@@ -39,7 +39,7 @@ def masks(jobs):
     return found
 
 
-def least(jobs, need: ToFree):
+def least(jobs, need: ResourceNeed):
     """Cost and number of jobs of the best set of all; None if there is none."""
     fit = [
         (cost, count)
@@ -60,7 +60,7 @@ def test_a_thousand_random_cases_equal_the_exhaustive_search():
         jobs = jobs_of(rng)
         need = rng.randint(1, sum(one.cores for one in jobs) + 2)
         found = cheapest(jobs, need)
-        assert value(found) == least(jobs, ToFree(need)), (jobs, need)
+        assert value(found) == least(jobs, ResourceNeed(need)), (jobs, need)
         assert found is None or sum(one.cores for one in found.releases) >= need
 
 
@@ -149,7 +149,7 @@ def test_memory_and_gpus_beside_cores_equal_the_exhaustive_search():
     rng = random.Random(16)
     for _ in range(300):
         jobs = jobs_of(rng)
-        need = ToFree(
+        need = ResourceNeed(
             rng.randint(1, sum(one.cores for one in jobs)),
             rng.randint(0, sum(one.memory_mb for one in jobs)),
             rng.randint(0, sum(one.gpus for one in jobs)),
@@ -164,9 +164,9 @@ def test_what_all_jobs_together_do_not_have_is_not_found():
     jobs = [Release("a", "u", 0, 4, 10, memory_mb=1000), Release("b", "u", 0, 4, 10, memory_mb=1000, gpus=1)]
     assert cheapest(jobs, 9) is None
     assert cheapest_strict(jobs, 9) is None
-    assert cheapest_for(jobs, ToFree(1, memory_mb=2001)) is None
-    assert cheapest_for(jobs, ToFree(1, gpus=2)) is None
-    assert [one.job for one in cheapest_for(jobs, ToFree(1, gpus=1)).releases] == ["b"]
+    assert cheapest_for(jobs, ResourceNeed(1, memory_mb=2001)) is None
+    assert cheapest_for(jobs, ResourceNeed(1, gpus=2)) is None
+    assert [one.job for one in cheapest_for(jobs, ResourceNeed(1, gpus=1)).releases] == ["b"]
 
 
 @pytest.mark.slow
@@ -184,7 +184,7 @@ def test_with_many_jobs_the_set_covers_all_and_says_that_it_is_not_proven():
         )
         for n in range(400)
     ]
-    need = ToFree(60, 900_000, 5)
+    need = ResourceNeed(60, 900_000, 5)
     found = cheapest_for(jobs, need)
     assert not found.proven
     assert sum(one.cores for one in found.releases) >= need.cores

@@ -17,7 +17,7 @@ from lodesman.site.jobstatus.vacate.history import (
     MOST_AGE_S,
     MOST_AT_CAP,
     MOST_ENDS,
-    KnownEnd,
+    JobEnd,
     VacateHistory,
     after_list,
     after_look,
@@ -129,7 +129,7 @@ def test_a_job_that_began_anew_under_its_id_has_ended():
 
 
 def test_old_ends_are_forgotten_and_few_are_kept():
-    history = VacateHistory(ends={"ada": (KnownEnd(T0, 1.0),) * 3, "bob": (KnownEnd(T0 + MOST_AGE_S, 1.0),)})
+    history = VacateHistory(ends={"ada": (JobEnd(T0, 1.0),) * 3, "bob": (JobEnd(T0 + MOST_AGE_S, 1.0),)})
     assert list(after_list(history, (), T0 + MOST_AGE_S + 1).ends) == ["bob"]
     for _ in range(MOST_ENDS + 5):
         history = seen_until(job(), T0 + 200, history=history)
@@ -148,7 +148,7 @@ def test_without_data_the_default_holds_and_few_data_change_little():
 @pytest.mark.parametrize("real", [0.05, 0.3, 1.2])
 def test_with_many_data_it_is_that_of_the_owner(real):
     rng = random.Random(3)
-    ends = {"ada": tuple(KnownEnd(T0, rng.gauss(0, real)) for _ in range(MOST_ENDS))}
+    ends = {"ada": tuple(JobEnd(T0, rng.gauss(0, real)) for _ in range(MOST_ENDS))}
     learned = VacateHistory(ends=ends).sigmas()
     assert learned["ada"] == pytest.approx(real, rel=0.3, abs=0.12)
     # An owner of whom nothing is known is like the others of this site.

@@ -10,7 +10,7 @@ import pytest
 
 from lodesman.site.jobstatus.vacate.candidates import Candidate, Confidence, Terms, price, silent_rate
 from lodesman.site.jobstatus.vacate.plan import VacateRequest, make_plan
-from lodesman.site.jobstatus.vacate.several import ToFree
+from lodesman.site.jobstatus.vacate.several import ResourceNeed
 from lodesman.site.jobstatus.values import Status
 from lodesman.site.jobstatus.waste import Estimate
 
@@ -36,7 +36,7 @@ def priced(one, within=0.0, rate=None, **terms):
 
 
 def planned(jobs, cores, **asked):
-    return make_plan(jobs, VacateRequest(ToFree(cores), **asked), NOW)
+    return make_plan(jobs, VacateRequest(ResourceNeed(cores), **asked), NOW)
 
 
 def names(plan):
@@ -150,19 +150,21 @@ def test_kills_and_drains_are_mixed():
 
 def test_native_commands_come_with_the_action():
     plan = make_plan(
-        [job("7", kill=1)], VacateRequest(ToFree(1)), NOW, lambda one, action: [f"{action} {one.job}"]
+        [job("7", kill=1)], VacateRequest(ResourceNeed(1)), NOW, lambda one, action: [f"{action} {one.job}"]
     )
     assert plan.victims[0].commands == ("kill 7",)
 
 
 def test_too_little_says_what_is_missing():
     plan = planned([job("a", cores=4), job("b", cores=8, node="n2")], 20)
-    assert (plan.is_feasible, plan.missing, plan.victims) == (False, ToFree(8), ())
-    assert planned([job("a", cores=4), job("b", cores=8, node="n2")], 9, scope="node").missing == ToFree(1)
-    assert planned([job("a", cores=4), job("b", cores=8, node="n2")], 6, nodes=3).missing == ToFree(8)
-    assert planned([], 3).missing == ToFree(3)
-    gpus = make_plan([job("a", gpus=1)], VacateRequest(ToFree(1, gpus=3)), NOW)
-    assert gpus.missing == ToFree(0, gpus=2)
+    assert (plan.is_feasible, plan.missing, plan.victims) == (False, ResourceNeed(8), ())
+    assert planned(
+        [job("a", cores=4), job("b", cores=8, node="n2")], 9, scope="node"
+    ).missing == ResourceNeed(1)
+    assert planned([job("a", cores=4), job("b", cores=8, node="n2")], 6, nodes=3).missing == ResourceNeed(8)
+    assert planned([], 3).missing == ResourceNeed(3)
+    gpus = make_plan([job("a", gpus=1)], VacateRequest(ResourceNeed(1, gpus=3)), NOW)
+    assert gpus.missing == ResourceNeed(0, gpus=2)
 
 
 def test_scopes_choose_nodes():
@@ -239,5 +241,5 @@ def test_data_that_is_all_too_old_makes_no_plan():
 
 def test_memory_and_gpus_count_beside_cores():
     jobs = [job("a", kill=1, memory_mb=1000), job("b", kill=50, memory_mb=9000, gpus=1)]
-    plan = make_plan(jobs, VacateRequest(ToFree(4, memory_mb=5000)), NOW)
+    plan = make_plan(jobs, VacateRequest(ResourceNeed(4, memory_mb=5000)), NOW)
     assert (names(plan), plan.victims[0].memory_mb) == (["b"], 9000)

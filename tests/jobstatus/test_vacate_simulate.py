@@ -14,17 +14,17 @@ from bench.vacate_world import CORES, HOUR, NOW, node
 from lodesman.site.jobstatus.simulate_command import _LINES
 from lodesman.site.jobstatus.vacate.candidates import SIGMA, Candidate, Confidence, Terms
 from lodesman.site.jobstatus.vacate.simulation import (
-    Assumed,
+    Assumptions,
     LoggedJob,
     SimulatedJob,
     compare,
-    learned,
+    learn_errors,
     moments,
     read_swf,
     simulate_job,
 )
 from lodesman.site.jobstatus.vacate_command import main
-from lodesman.site.jobstatus.waste import Running
+from lodesman.site.jobstatus.waste import RunningPayload
 
 LOG = """\
 ; Version: 2.2
@@ -59,9 +59,9 @@ def test_the_reference_workload_loses_half_of_youngest_first_and_drains_a_fifth_
 @pytest.mark.slow
 def test_a_risk_that_was_learned_loses_less_than_one_that_is_assumed():
     """Ends of four owners are known to 0.2 to 0.8; each has ended a hundred jobs."""
-    assumed = Assumed(error=0.6, spread=1.0)
+    assumed = Assumptions(error=0.6, spread=1.0)
     ended = [LoggedJob(f"{n}", f"u{n % 4}", "n", 1, 0, 1) for n in range(400)]
-    sigmas = learned(ended, assumed, random.Random(2), NOW)
+    sigmas = learn_errors(ended, assumed, random.Random(2), NOW)
     assert [sigmas[f"u{n}"] for n in range(4)] == [
         pytest.approx(assumed.error_of(f"u{n}"), rel=0.35) for n in range(4)
     ]
@@ -76,17 +76,17 @@ def test_a_risk_that_was_learned_loses_less_than_one_that_is_assumed():
 
 
 def test_what_was_learned_of_a_log_is_of_the_jobs_that_have_ended():
-    log, assumed = list(read_swf(LOG.splitlines())), Assumed(error=1.0, spread=0.0)
-    assert learned(log, assumed, random.Random(1), 1000) == {"": SIGMA}
-    assert set(learned(log, assumed, random.Random(1), 2000)) == {"", "8"}
-    assert set(learned(log, assumed, random.Random(1), 4000)) == {"", "7", "8"}
+    log, assumed = list(read_swf(LOG.splitlines())), Assumptions(error=1.0, spread=0.0)
+    assert learn_errors(log, assumed, random.Random(1), 1000) == {"": SIGMA}
+    assert set(learn_errors(log, assumed, random.Random(1), 2000)) == {"", "8"}
+    assert set(learn_errors(log, assumed, random.Random(1), 4000)) == {"", "7", "8"}
 
 
 def test_owners_differ_and_always_by_the_same():
-    found = {Assumed().error_of(f"{owner}") for owner in range(50)}
+    found = {Assumptions().error_of(f"{owner}") for owner in range(50)}
     assert len(found) == 50
-    assert Assumed().error_of("7") == Assumed().error_of("7")
-    assert {Assumed(spread=0).error_of(f"{owner}") for owner in range(50)} == {0.3}
+    assert Assumptions().error_of("7") == Assumptions().error_of("7")
+    assert {Assumptions(spread=0).error_of(f"{owner}") for owner in range(50)} == {0.3}
 
 
 def test_nodes_are_full():
@@ -95,7 +95,7 @@ def test_nodes_are_full():
 
 
 def test_what_kills_and_drains_really_lose():
-    payloads = [Running(2, 0, 400, 1300), Running(1, 0, 900, 1600)]
+    payloads = [RunningPayload(2, 0, 400, 1300), RunningPayload(1, 0, 900, 1600)]
     job = SimulatedJob(Candidate("a", "u", ("n",), 4, 0), payloads, [1300, 1600])
     assert job.killed(1000) == 2 * 600 + 100
     # Four cores until 1600; what the payloads use of them is no waste.
@@ -124,16 +124,16 @@ def test_moments_have_the_jobs_that_run_there():
 
 def test_jobs_are_what_is_assumed_of_them():
     logged, rng = LoggedJob("1", "7", "3", 8, 0, 100_000, 200_000), random.Random(1)
-    plain = simulate_job(logged, Assumed(pilots=0, commits=0, error=0), rng, 50_000)
+    plain = simulate_job(logged, Assumptions(pilots=0, commits=0, error=0), rng, 50_000)
     assert plain.killed(50_000) == plain.candidate.estimate.kill_waste == 8 * 50_000
     assert plain.candidate.estimate.remaining_expected == 50_000
-    saves = simulate_job(logged, Assumed(pilots=0, commits=1), rng, 50_000)
+    saves = simulate_job(logged, Assumptions(pilots=0, commits=1), rng, 50_000)
     assert saves.killed(50_000) == 8 * (50_000 % 3600)
-    pilot = simulate_job(logged, Assumed(pilots=1, error=0), rng, 50_000)
+    pilot = simulate_job(logged, Assumptions(pilots=1, error=0), rng, 50_000)
     assert sum(one.cores for one in pilot.payloads) == 8
     assert pilot.killed(50_000) < plain.killed(50_000)
     assert pilot.candidate.estimate.kill_waste == pytest.approx(pilot.killed(50_000), abs=16)
-    assert simulate_job(logged, Assumed(silent=1), rng, 50_000).candidate.is_silent
+    assert simulate_job(logged, Assumptions(silent=1), rng, 50_000).candidate.is_silent
 
 
 def test_too_few_cores_are_no_comparison():
@@ -151,7 +151,7 @@ def test_it_says_what_it_assumes(tmp_path, capsys):
     code, said = run(capsys, "--swf", file, "--moments", 20, "--silent", 0.25)
     assert code == 0
     assert "3 jobs; 20 moments" in said.out
-    for name, value in {**{name: getattr(Assumed(), name) for name in _LINES}, "silent": 0.25}.items():
+    for name, value in {**{name: getattr(Assumptions(), name) for name in _LINES}, "silent": 0.25}.items():
         assert _LINES[name].format(value) in said.out
 
 

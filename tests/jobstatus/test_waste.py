@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.jobstatus.kits.random_pilots import World, faults_of
 
 from lodesman.site.jobstatus.values import Status, repair
-from lodesman.site.jobstatus.waste import Estimate, Running, estimate, publish
+from lodesman.site.jobstatus.waste import Estimate, RunningPayload, estimate, publish
 
 # 8 cores, 6 used. At 1,000: one payload with 100 uncommitted core-seconds before the other's start.
 STATUS = Status(6, 1_000, 2_000, 3_000, 5_000, 100, 700, can_postpone_last_job=False, priority_factor=0)
@@ -24,11 +24,13 @@ def expect(status: Status = STATUS, now: float = 1_500, **facts) -> Estimate:
     return estimate(status, now=now, **known)
 
 
-def run(cores: int = 2, started: float = 100, ends: float = 1_000, limit: float | None = None) -> Running:
-    return Running(cores, started, started, ends, limit)
+def run(
+    cores: int = 2, started: float = 100, ends: float = 1_000, limit: float | None = None
+) -> RunningPayload:
+    return RunningPayload(cores, started, started, ends, limit)
 
 
-def said(*running: Running, now: float = 500, **facts) -> Status:
+def said(*running: RunningPayload, now: float = 500, **facts) -> Status:
     usual = {"allocated": 8, "pending_waste": 0, "slot_ends": None, "can_postpone": True, "priority": 0}
     return publish(running, now=now, **(usual | facts))
 
@@ -208,7 +210,9 @@ def test_more_payloads_than_cores_are_no_more_than_all():
 WHEN = st.floats(0, 1_000)
 PAYLOADS = st.lists(
     st.builds(
-        lambda cores, started, ran, rest: Running(cores, started, min(started + ran, 1_000), 1_000 + rest),
+        lambda cores, started, ran, rest: RunningPayload(
+            cores, started, min(started + ran, 1_000), 1_000 + rest
+        ),
         st.integers(1, 4),
         WHEN,
         WHEN,

@@ -20,7 +20,7 @@ def test_a_file_of_proc_is_read_to_its_end_and_closed():
 
 
 def test_what_children_begin_with_is_read_again_each_time():
-    handed_down = kernel.HandedDown()
+    handed_down = kernel.Inheritance()
     before = handed_down.now()
     assert handed_down.now() == before
     try:

@@ -290,7 +290,7 @@ class Keyrings:
         return struct.unpack_from(f"={size // _KEY_BYTES}i", self._buffer)
 
 
-class HandedDown:
+class Inheritance:
     """What children of this process begin with, and other processes can change: how it is scheduled on processors and
     disks, how exact its timers are, what a core dump of it has, its cgroups, the names of the host.
     """

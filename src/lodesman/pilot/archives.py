@@ -19,7 +19,7 @@ _MAX_HEADER = 4 << 20
 _STEERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
-class GuardedReads:
+class GuardedStream:
     """A stream whose `check` may raise before each read."""
 
     def __init__(self, stream: BinaryIO, check: Callable[[int], None]) -> None:
@@ -47,7 +47,7 @@ def members(raw: BinaryIO) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
     packed = raw.read(2) == b"\x1f\x8b"
     raw.seek(0)
     stream = cast("BinaryIO", gzip.GzipFile(fileobj=raw)) if packed else raw
-    with tarfile.open(fileobj=cast("BinaryIO", GuardedReads(stream, check)), mode="r:") as tar:
+    with tarfile.open(fileobj=cast("BinaryIO", GuardedStream(stream, check)), mode="r:") as tar:
         while (member := tar.next()) is not None:
             if member.size < 0:
                 raise tarfile.ReadError("it has a member of negative size")

@@ -111,11 +111,11 @@ class _Enclosure:
         self._memory: _SharedMemory | None = None
         # None, and no bearing: nobody knows, and so the warden ends after one payload.
         self._keyrings: kernel.Keyrings | None = None
-        self._handed_down: kernel.HandedDown | None = None
+        self._handed_down: kernel.Inheritance | None = None
         if self._confined:
             self._hide(recipe)
             with contextlib.suppress(OSError):
-                self._keyrings, self._handed_down = kernel.Keyrings(), kernel.HandedDown()
+                self._keyrings, self._handed_down = kernel.Keyrings(), kernel.Inheritance()
             self._marks = _marks_of(self._folder)
             signal.signal(signal.SIGTERM, _kill_all)
         else:

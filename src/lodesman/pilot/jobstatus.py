@@ -21,9 +21,9 @@ from lodesman.pilot.payload import PayloadRun
 from lodesman.pilot.roster import Roster
 from lodesman.pilot.slots import Allowance, Promises
 from lodesman.site.jobstatus.channel import Publication
-from lodesman.site.jobstatus.timeline import Due, Facts, Said, after, decide
+from lodesman.site.jobstatus.timeline import Facts, LastStatus, NextStatus, decide, note_publication
 from lodesman.site.jobstatus.values import KEYS, Status
-from lodesman.site.jobstatus.waste import Running
+from lodesman.site.jobstatus.waste import RunningPayload
 
 # How often commits are looked for.
 _LOOK_S = 5.0
@@ -91,11 +91,13 @@ def end_by_slurm(job: str, environment: Mapping[str, str]) -> str:
     return done.stdout.decode("ascii", "replace").strip()
 
 
-def running(payload: PayloadRun, committed: float | None, allowance: Allowance, now: float) -> Running:
+def as_published(
+    payload: PayloadRun, committed: float | None, allowance: Allowance, now: float
+) -> RunningPayload:
     """A payload as it is published. Before its start it is as if it started now, without a limit."""
     job, started = payload.job, payload.started_at
     begun = now if started is None else started
-    return Running(
+    return RunningPayload(
         cores=job.cores,
         started=begun,
         committed=begun if committed is None else max(begun, committed),
@@ -121,7 +123,7 @@ class StatusWriter:
         self._made: Path | None = None
         self._directory = self._find()
         self._publication: Publication | None = None
-        self._said = Said()
+        self._said = LastStatus()
         self._failing_since: float | None = None
         self._fault = ""
         self._stirred = threading.Event()
@@ -174,7 +176,7 @@ class StatusWriter:
         # Commits are looked for, and what failed is tried again, with jitter.
         return min(max(0.1, due.ask_again - now), _LOOK_S * self._context.rng.uniform(0.9, 1.1))
 
-    def _decide(self, now: float) -> Due:
+    def _decide(self, now: float) -> NextStatus:
         """Nothing starts between the list of what runs and the promise that follows from it."""
         commits = {payload.job.key: payload.committed() for payload in self._roster.payloads()}
         context, features = self._context, self._context.features()
@@ -185,7 +187,7 @@ class StatusWriter:
             facts = Facts(
                 allocated=features.allocated_cpu or self._allocated or slot.cores,
                 running=[
-                    running(payload, commits.get(payload.job.key), allowance, now)
+                    as_published(payload, commits.get(payload.job.key), allowance, now)
                     for payload in standing.payloads
                 ],
                 pending_waste=standing.pending_waste,
@@ -195,7 +197,9 @@ class StatusWriter:
                 leaving=self._leaving.is_set(),
             )
             due = decide(self._said, facts, now)
-            self._promises.said = self._said if due.publish is None else after(self._said, due.publish, now)
+            self._promises.said = (
+                self._said if due.publish is None else note_publication(self._said, due.publish, now)
+            )
         return due
 
     def _slot_ends(self, allowance: Allowance, now: float) -> float | None:
@@ -209,14 +213,14 @@ class StatusWriter:
         fault = self._write(status)
         if fault is None:
             self._failing_since, self._fault = None, ""
-            self._said = after(self._said, status, now)
+            self._said = note_publication(self._said, status, now)
             return
         if fault != self._fault:
             self._context.log("jobstatus-failed", why=why, fault=fault)
             self._fault = fault
         self._failing_since = now if self._failing_since is None else self._failing_since
         if now - self._failing_since >= _GIVEN_UP_S:
-            self._said = after(self._said, status, now)
+            self._said = note_publication(self._said, status, now)
 
     def _write(self, status: Status) -> str | None:
         """Write it into the directory, which may be another one since; what went wrong."""

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Callable, Union, cast
 
 from lodesman.base import kernel
-from lodesman.pilot.archives import GuardedReads, steers
+from lodesman.pilot.archives import GuardedStream, steers
 from lodesman.pilot.launch import TEMPORARY, BadSandbox, safe_name
 from lodesman.pilot.protocol import DONE, FAILED, MB, OUTPUT_LIMIT, AssignedJob, PayloadReport
 from lodesman.wire.client import Aborted, sha256_of
@@ -46,7 +46,7 @@ _SizeOrFault = Union[int, str]
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedOutput:
     """An archive that was written, and what the limits kept out of it."""
 
     sha256: str
@@ -56,7 +56,7 @@ class Packed:
     missing: tuple[str, ...] = ()  # why names and patterns gave nothing
 
 
-def pack(directory: Path, job: AssignedJob, target: Path, *, stopped: Callable[[], bool]) -> Packed:
+def pack(directory: Path, job: AssignedJob, target: Path, *, stopped: Callable[[], bool]) -> PackedOutput:
     """Pack streams and output files into `target`, a tar.gz, whatever modes the payload left. Raises OSError if it cannot be
     written, Aborted once `stopped` is true.
     """
@@ -84,7 +84,7 @@ def pack(directory: Path, job: AssignedJob, target: Path, *, stopped: Callable[[
                     cut.append(name)
     missing = tuple(f"{_plain_name(name)} ({why})" for name, why in faults.items())
     size = target.stat().st_size
-    return Packed(sha256_of(target), size, tuple(cut), tuple(left_out), missing)
+    return PackedOutput(sha256_of(target), size, tuple(cut), tuple(left_out), missing)
 
 
 def _plain_name(name: str) -> str:
@@ -93,7 +93,7 @@ def _plain_name(name: str) -> str:
     return (ascii(text)[1:-1] if steers(text) else text).encode("utf-8", "replace").decode()
 
 
-def report_output(end: PayloadReport, packed: Packed, *, max_mb: float) -> PayloadReport:
+def report_output(end: PayloadReport, packed: PackedOutput, *, max_mb: float) -> PayloadReport:
     """The report with the packed output, which may be too large or lack files."""
     over, sentences = bool(packed.cut or packed.left_out), [end.message] if end.message else []
     if over:
@@ -117,7 +117,7 @@ def _unlock(directory: Path) -> None:
         kernel.unlock_directory(str(directory))  # in its place there may be a link
 
 
-def enclosed(end: PayloadReport, archive: Path) -> tuple[PayloadReport, Path | None]:
+def enclose_archive(end: PayloadReport, archive: Path) -> tuple[PayloadReport, Path | None]:
     """The report with a small archive in it, or with that beside it. Raises OSError."""
     output = end.output or {}
     if output["size"] > SMALL_OUTPUT_BYTES:
@@ -202,7 +202,7 @@ def _add(
         entry.mode = status.st_mode & 0o777 if mode is None else mode
         entry.mtime = int(status.st_mtime)
         source.seek(status.st_size - entry.size)
-        tar.addfile(entry, cast("BinaryIO", GuardedReads(source, go_on)))
+        tar.addfile(entry, cast("BinaryIO", GuardedStream(source, go_on)))
     return ""
 
 

@@ -27,7 +27,7 @@ from lodesman.pilot.launch import (
     remove_tree,
 )
 from lodesman.pilot.nursery import PilotFault
-from lodesman.pilot.output import enclosed, pack, read_tail, report_output
+from lodesman.pilot.output import enclose_archive, pack, read_tail, report_output
 from lodesman.pilot.payload_context import PayloadContext
 from lodesman.pilot.protocol import AssignedJob, PayloadReport, PayloadUsage, report_end
 from lodesman.pilot.reaper import NodeFault
@@ -378,7 +378,7 @@ class PayloadRun:
             )
             if packed.missing and self._is_locked():
                 raise OSError(errno.EACCES, os.strerror(errno.EACCES))
-            return enclosed(report_output(end, packed, max_mb=self.job.limits.max_output_mb), target)
+            return enclose_archive(report_output(end, packed, max_mb=self.job.limits.max_output_mb), target)
         except Aborted:
             with contextlib.suppress(OSError):
                 target.unlink()

@@ -94,7 +94,7 @@ class ServerSession:
     def _join_once(self, body: Mapping[str, Any], queue: BatchQueue | None) -> JoinReply:
         if queue is not None and self.file.submit_pools is None:
             self._ask_pools(queue)
-        answer = self._request_once("", "/v1/pilots/join", {**body, **presented(queue, self.file)})
+        answer = self._request_once("", "/v1/pilots/join", {**body, **join_facts(queue, self.file)})
         try:
             return protocol.parse_join(answer, self._terms)
         except InvalidRequest as fault:
@@ -189,7 +189,7 @@ def find_queue(file: PilotFile, environment: Mapping[str, str]) -> BatchQueue | 
     return queue if all(queue) else None
 
 
-def presented(queue: BatchQueue | None, file: PilotFile) -> dict[str, Any]:
+def join_facts(queue: BatchQueue | None, file: PilotFile) -> dict[str, Any]:
     """The part of the join request about the queue, its SubmitPools and the pass that they are from."""
     if queue is None:
         return {}

@@ -8,7 +8,7 @@ from math import inf
 from lodesman.pilot.decisions import Slot, reserve_s
 from lodesman.pilot.features import Features
 from lodesman.pilot.protocol import AssignedJob
-from lodesman.site.jobstatus.timeline import Said, no_start
+from lodesman.site.jobstatus.timeline import LastStatus, no_start
 
 # Clocks drift: an end that moved by less is the same.
 _SAME_S = 1.0
@@ -114,7 +114,7 @@ class Promises:
     """What was published about payloads to come. The roster asks before each start."""
 
     def __init__(self) -> None:
-        self.said = Said()
+        self.said = LastStatus()
 
     def against(self, ends: float, now: float) -> str | None:
         """Why a payload that ends then at the latest may not start (`hold`, `promise`)."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lodesman.site.jobstatus.values import Status
-from lodesman.site.jobstatus.waste import Running, estimate, publish
+from lodesman.site.jobstatus.waste import RunningPayload, estimate, publish
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class World:
     def status(self, now: int, begin: int = 0) -> Status:
         """What its pilot publishes now, if second 0 is `begin`."""
         running = [
-            Running(
+            RunningPayload(
                 cores=one.cores,
                 started=begin + one.start,
                 committed=begin + max((at for at in one.commits if at <= now), default=one.start),

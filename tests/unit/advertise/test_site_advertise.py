@@ -16,7 +16,7 @@ from lodesman.decide.broker.ad import read_site_ad
 from lodesman.decide.broker.gate import SiteGate, SiteMatch
 from lodesman.languages.classad import evaluate, parse_ad, write_expression
 from lodesman.server.engines.zipapp import build_zipapp
-from lodesman.site.advertise.__main__ import main, parser, quoted, write_site_ad
+from lodesman.site.advertise.__main__ import main, parser, quote_text, write_site_ad
 from lodesman.site.advertise.counts import JobCounts
 from lodesman.user.cli import main as lode
 
@@ -94,7 +94,7 @@ def test_an_ad_of_a_site_with_many_pilots_is_one_that_the_server_reads():
 
 def test_texts_are_quoted_as_classads_have_them():
     for text in ("", "plain", 'a "b"', "back\\slash", "end\\", "ü"):
-        assert evaluate("A", parse_ad(f"A = {quoted(text)}")) == text
+        assert evaluate("A", parse_ad(f"A = {quote_text(text)}")) == text
 
 
 # --- the command ----------------------------------------------------------------------------------------------------------

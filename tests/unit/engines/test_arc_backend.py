@@ -391,7 +391,9 @@ def test_ten_thousand_pilots_are_asked_about_by_two_requests(arc, backend):
     assert len(arc.asked) == 2
     bodies = {}
     arc.faults["POST"] = lambda line, body: bodies.setdefault(line, body) and None
-    answer = FakeArc.request(arc, "POST", "/rest/1.0/jobs?action=status", arc_text.asked_for(pilots.values()))
+    answer = FakeArc.request(
+        arc, "POST", "/rest/1.0/jobs?action=status", arc_text.request_body(pilots.values())
+    )
     arc.faults["POST"] = lambda line, _: answer if line.endswith("status") else said(201, [])
     backend.status(pilots)
     assert set(states(backend, pilots).values()) == {NativeState.RUNNING}

@@ -21,7 +21,7 @@ from lodesman.server.engines.backend import (
     join_token_of,
     split_stamp,
     stamp_of,
-    unusable,
+    why_unusable,
 )
 
 QUEUE = QueueId("site", "ce", "queue")
@@ -97,10 +97,10 @@ def test_the_pilot_derives_the_same_identity():
     ],
 )
 def test_what_no_process_can_be_given_is_named(more, word):
-    assert word in unusable(shell_spec(QUEUE, "s1", **more))
+    assert word in why_unusable(shell_spec(QUEUE, "s1", **more))
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
 def test_any_other_text_can_be_given(text):
     spec = shell_spec(QueueId(text, text, text), "s1", python=text, environment={"A": text})
-    assert unusable(spec) == ""
+    assert why_unusable(spec) == ""

@@ -14,18 +14,18 @@ from lodesman.base.errors import BackendFault
 from lodesman.decide.resources import QueueId
 from lodesman.server.engines.backend import CancelOutcome, NativeState, PilotSpec
 from lodesman.server.engines.gridengine import GridEngineBackend
-from lodesman.server.engines.run import Done
+from lodesman.server.engines.run import CommandResult
 
 QUEUE = QueueId("Site.A", "ce.example", "all.q")
 OWN = "lodesman-account lodegrid\n"
-NOTHING = Done(0, OWN + EMPTY, "")
-REFUSED = Done(
+NOTHING = CommandResult(0, OWN + EMPTY, "")
+REFUSED = CommandResult(
     1,
     "",
     "error: commlib error: got select error (Connection refused)\n"
     'Unable to run job: unable to send message to qmaster using port 6444 on host "m": got send error\nExiting.\n',
 )
-Answer = Done | BackendFault | Callable[[bytes], Done]
+Answer = CommandResult | BackendFault | Callable[[bytes], CommandResult]
 
 
 @dataclass
@@ -37,15 +37,15 @@ class Engine:
     words: list[list[str]] = field(default_factory=list)
     stdin: list[bytes] = field(default_factory=list)
 
-    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 60.0) -> Done:
+    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 60.0) -> CommandResult:
         name = self.name_of(words)
         self.called.append(name)
         self.words.append(list(words))
         self.stdin.append(stdin)
-        answer = self.answers.get(name, NOTHING if name == "qstat" else Done(0, "", ""))
+        answer = self.answers.get(name, NOTHING if name == "qstat" else CommandResult(0, "", ""))
         if isinstance(answer, BackendFault):
             raise answer
-        return answer if isinstance(answer, Done) else answer(stdin)
+        return answer if isinstance(answer, CommandResult) else answer(stdin)
 
     @staticmethod
     def name_of(words: Sequence[str]) -> str:
@@ -72,12 +72,12 @@ def spec(**more) -> PilotSpec:
     return shell_spec(QUEUE, "abc", "true", **({"count": 3} | more))
 
 
-def qstat(*, running: str = "", pending: str = "") -> Done:
-    return Done(0, "Welcome!\n" + OWN + a_list(running=running, pending=pending), "")
+def qstat(*, running: str = "", pending: str = "") -> CommandResult:
+    return CommandResult(0, "Welcome!\n" + OWN + a_list(running=running, pending=pending), "")
 
 
-def ended(*lines: str) -> Done:
-    return Done(0, OWN + "".join(lines), "")
+def ended(*lines: str) -> CommandResult:
+    return CommandResult(0, OWN + "".join(lines), "")
 
 
 def states(found) -> dict[str, str]:
@@ -88,7 +88,7 @@ def states(found) -> dict[str, str]:
 
 
 def test_one_command_submits_all_copies():
-    tested, engine = backend(submit=Done(0, "12.1-1000:1\n", ""))
+    tested, engine = backend(submit=CommandResult(0, "12.1-1000:1\n", ""))
     accepted = tested.submit(spec(count=1000)).accepted
     assert len(accepted) == 1000
     assert (accepted["abc-1"], accepted["abc-1000"]) == ("12.1", "12.1000")
@@ -96,7 +96,7 @@ def test_one_command_submits_all_copies():
 
 
 def test_no_secret_is_in_a_word_or_in_the_script():
-    tested, engine = backend(submit=Done(0, "12.1-3:1\n", ""))
+    tested, engine = backend(submit=CommandResult(0, "12.1-3:1\n", ""))
     one = spec()
     tested.submit(one)
     first, _, script = engine.stdin[0].partition(b"\n")
@@ -107,7 +107,7 @@ def test_no_secret_is_in_a_word_or_in_the_script():
 
 
 def test_nodes_without_the_folder_get_the_secret_in_the_script():
-    tested, engine = backend(submit=Done(0, "12.1-3:1\n", ""))
+    tested, engine = backend(submit=CommandResult(0, "12.1-3:1\n", ""))
     tested.shared = False
     tested.submit(spec())
     assert engine.stdin[0].startswith(b"\n#!/bin/sh")
@@ -116,7 +116,7 @@ def test_nodes_without_the_folder_get_the_secret_in_the_script():
 
 
 def test_what_a_pilot_needs_is_requested():
-    tested, engine = backend(submit=Done(0, "12.1-3:1\n", ""))
+    tested, engine = backend(submit=CommandResult(0, "12.1-3:1\n", ""))
     tested.memory_resource, tested.parallel_environment = "h_vmem", "smp"
     tested.environment = {"SGE_ROOT": "/opt/sge"}
     tested.submit(spec(cores=4, memory_mb=9_001, wall_seconds=3600, options=("-P", "grid")))
@@ -156,7 +156,7 @@ def test_what_cannot_be_requested_is_refused_for_good():
     ],
 )
 def test_a_refusal_refuses_all_copies_and_leaves_nothing(code, err, transient):
-    tested, engine = backend(submit=Done(code, "", err))
+    tested, engine = backend(submit=CommandResult(code, "", err))
     result = tested.submit(spec())
     assert (len(result.accepted), len(result.refused)) == (0, 3)
     assert {one.transient for one in result.refused.values()} == {transient}
@@ -165,7 +165,7 @@ def test_a_refusal_refuses_all_copies_and_leaves_nothing(code, err, transient):
 
 
 def test_a_submission_that_was_made_is_refused_and_left_alone():
-    tested, engine = backend(submit=Done(80, "", ""))
+    tested, engine = backend(submit=CommandResult(80, "", ""))
     assert not tested.submit(spec()).refused["abc-1"].transient
     assert engine.called == ["submit"]
 
@@ -174,14 +174,14 @@ def test_a_submission_that_was_made_is_refused_and_left_alone():
     "answer",
     [
         BackendFault("sh did not end within 60 s.", transient=True),
-        Done(0, "", ""),
-        Done(0, "12.1-3", ""),
-        Done(0, "12.1-2:1\n", ""),
-        Done(1, "", ""),
-        Done(255, "", "Connection to submit.example closed by remote host.\n"),
-        Done(1, "12.1-3:1\n", ""),
-        Done(1, "", "Unable to run job: Error reading answer list from qmaster\nExiting.\n"),
-        Done(
+        CommandResult(0, "", ""),
+        CommandResult(0, "12.1-3", ""),
+        CommandResult(0, "12.1-2:1\n", ""),
+        CommandResult(1, "", ""),
+        CommandResult(255, "", "Connection to submit.example closed by remote host.\n"),
+        CommandResult(1, "12.1-3:1\n", ""),
+        CommandResult(1, "", "Unable to run job: Error reading answer list from qmaster\nExiting.\n"),
+        CommandResult(
             1,
             "",
             'error: commlib error: got read error (closing "m/qmaster/1")\nUnable to run job: x\nExiting.\n',
@@ -246,7 +246,7 @@ def test_what_is_not_listed_is_unknown_until_the_accounting_knows_it():
 def test_accounting_that_cannot_be_read_ends_no_pilot():
     tested, _ = backend(
         qstat=qstat(running=row(12, "1", "lode-abc", "r", host="node1")),
-        ended=Done(82, "", "/opt/sge/default/common/accounting cannot be read\n"),
+        ended=CommandResult(82, "", "/opt/sge/default/common/accounting cannot be read\n"),
     )
     found = tested.status(PILOTS)
     assert states(found) == {"abc-1": "running", "abc-2": "unknown", "abc-3": "unknown"}
@@ -258,11 +258,11 @@ def test_accounting_that_cannot_be_read_ends_no_pilot():
     [
         BackendFault("qstat did not end within 60 s.", transient=True),
         REFUSED,
-        Done(0, "", ""),
-        Done(0, OWN, ""),
-        Done(0, "Welcome to the cluster!\n", ""),
-        Done(0, OWN + EMPTY[:-20], ""),
-        Done(255, OWN + EMPTY, "Connection closed\n"),
+        CommandResult(0, "", ""),
+        CommandResult(0, OWN, ""),
+        CommandResult(0, "Welcome to the cluster!\n", ""),
+        CommandResult(0, OWN + EMPTY[:-20], ""),
+        CommandResult(255, OWN + EMPTY, "Connection closed\n"),
     ],
 )
 def test_an_engine_that_is_down_is_a_passing_fault(answer):
@@ -306,7 +306,7 @@ def test_a_job_in_error_is_held_with_the_reason_that_is_asked_for_once():
     )
     tested, engine = backend(
         qstat=qstat(pending=row(12, "1-2:1", "lode-abc", "Eqw") + row(12, "3", "lode-abc", "hqw")),
-        reasons=Done(0, reasons, ""),
+        reasons=CommandResult(0, reasons, ""),
     )
     found = tested.status(PILOTS)
     assert {status.state for status in found.values()} == {NativeState.HELD}
@@ -343,7 +343,9 @@ def test_what_is_finished_without_a_record_was_deleted():
         None,
         "it was deleted before it began",
     )
-    engine.answers["qdel"] = Done(0, "lodegrid has registered the job-array task 12.2 for deletion\n", "")
+    engine.answers["qdel"] = CommandResult(
+        0, "lodegrid has registered the job-array task 12.2 for deletion\n", ""
+    )
     assert tested.cancel(pilots) == {"abc-1": CancelOutcome.ENDED, "abc-2": CancelOutcome.ORDERED}
     engine.answers["ended"] = ended(account(12, 1, "lode-abc", status=4))
     assert tested.status(pilots)["abc-1"].exit_code == 4, "a record says more"
@@ -382,7 +384,7 @@ def test_ten_thousand_pilots_are_asked_about_in_two_commands():
 def test_a_cancel_may_succeed_in_part():
     tested, engine = backend(
         qstat=qstat(running=row(12, "1", "lode-abc", "r", host="node1"), pending=row(12, "2-4:1", "lode-abc", "qw")),
-        qdel=Done(1, "lodegrid has registered the job-array task 12.1 for deletion\n"
+        qdel=CommandResult(1, "lodegrid has registered the job-array task 12.1 for deletion\n"
             "lodegrid has deleted job-array tasks 2,3 of job 12\n", 'job "12" task "4" does not exist\n'),
         ended=ended(account(12, 5, "lode-abc")),
     )  # fmt: skip
@@ -405,7 +407,7 @@ def test_what_runs_is_not_removed_with_the_rest_of_its_job():
         qstat=qstat(
             running=row(12, "1", "lode-abc", "r", host="node1"), pending=row(12, "2", "lode-abc", "qw")
         ),
-        qdel=Done(0, "lodegrid has deleted job 12\n", ""),
+        qdel=CommandResult(0, "lodegrid has deleted job 12\n", ""),
     )
     assert tested.cancel({"abc-1": "12.1", "abc-2": "12.2"}) == {
         "abc-1": CancelOutcome.ORDERED,
@@ -416,7 +418,7 @@ def test_what_runs_is_not_removed_with_the_rest_of_its_job():
 def test_what_began_meanwhile_is_ordered_to_end():
     tested, engine = backend(
         qstat=qstat(pending=row(12, "1", "lode-abc", "qw")),
-        qdel=Done(0, "lodegrid has registered the job-array task 12.1 for deletion\n", ""),
+        qdel=CommandResult(0, "lodegrid has registered the job-array task 12.1 for deletion\n", ""),
     )
     assert tested.cancel({"abc-1": "12.1"}) == {"abc-1": CancelOutcome.ORDERED}
     assert "note" not in engine.called
@@ -424,14 +426,16 @@ def test_what_began_meanwhile_is_ordered_to_end():
 
 def test_rights_that_were_lost_are_a_failed_cancel():
     said = 'lodegrid - you do not have the necessary privileges to delete the job "12"\n'
-    tested, _ = backend(qstat=qstat(pending=row(12, "1-3:1", "lode-abc", "qw")), qdel=Done(1, "", said))
+    tested, _ = backend(
+        qstat=qstat(pending=row(12, "1-3:1", "lode-abc", "qw")), qdel=CommandResult(1, "", said)
+    )
     assert set(tested.cancel(PILOTS).values()) == {CancelOutcome.FAILED}
 
 
 def test_accounting_that_cannot_be_read_does_not_hinder_a_cancel():
     tested, _ = backend(
         qstat=qstat(pending=row(12, "1", "lode-abc", "qw")),
-        qdel=Done(0, "lodegrid has deleted job-array task 12.1\n", ""),
+        qdel=CommandResult(0, "lodegrid has deleted job-array task 12.1\n", ""),
         note=BackendFault("sh did not end within 60 s.", transient=True),
         ended=REFUSED,
     )
@@ -454,7 +458,7 @@ def test_loads_of_all_queues_are_asked_for_together():
 
 
 def test_loads_need_the_account():
-    tested, _ = backend(qstat=Done(0, EMPTY, ""))
+    tested, _ = backend(qstat=CommandResult(0, EMPTY, ""))
     with pytest.raises(BackendFault):
         tested.loads([QUEUE])
 
@@ -462,13 +466,13 @@ def test_loads_need_the_account():
 @pytest.mark.parametrize(
     ("answer", "possible", "final"),
     [
-        (Done(0, "verification: found suitable queue(s)\n", ""), True, False),
-        (Done(1, "", 'Unable to run job: Job 10 cannot run in PE "smp" because it only offers 0 slots\n'
+        (CommandResult(0, "verification: found suitable queue(s)\n", ""), True, False),
+        (CommandResult(1, "", 'Unable to run job: Job 10 cannot run in PE "smp" because it only offers 0 slots\n'
             "verification: no suitable queues\nExiting.\n"), False, False),
-        (Done(1, "", 'Unable to run job: unknown resource "foo"\nExiting.\n'), False, True),
+        (CommandResult(1, "", 'Unable to run job: unknown resource "foo"\nExiting.\n'), False, True),
         (REFUSED, None, False),
-        (Done(1, "", "Unable to run job: Error reading answer list from qmaster\nExiting.\n"), None, False),
-        (Done(0, "", ""), None, False),
+        (CommandResult(1, "", "Unable to run job: Error reading answer list from qmaster\nExiting.\n"), None, False),
+        (CommandResult(0, "", ""), None, False),
     ],
 )  # fmt: skip
 def test_a_check_knows_three_answers(answer, possible, final):
@@ -478,8 +482,10 @@ def test_a_check_knows_three_answers(answer, possible, final):
     assert engine.called == ["check"]
 
 
-def shown(content: bytes) -> Done:
-    return Done(0, f"Welcome!\nlodesman-output\n{base64.encodebytes(content).decode()}lodesman-end\n", "")
+def shown(content: bytes) -> CommandResult:
+    return CommandResult(
+        0, f"Welcome!\nlodesman-output\n{base64.encodebytes(content).decode()}lodesman-end\n", ""
+    )
 
 
 @pytest.mark.parametrize("content", [b"", b"a\0b", bytes(range(256)) * 256])
@@ -489,11 +495,15 @@ def test_any_output_comes_as_it_is(content):
 
 
 def test_an_output_that_is_not_there_or_unclear():
-    tested, engine = backend(output=Done(82, "", ""))
+    tested, engine = backend(output=CommandResult(82, "", ""))
     assert tested.output("abc-1", "12.1") is None
     assert tested.output("../../etc/passwd-1", "12.1") is None
     assert len(engine.called) == 1
-    for answer in (Done(255, "", "closed"), Done(0, "", ""), Done(0, "lodesman-output\nYQ==\n", "")):
+    for answer in (
+        CommandResult(255, "", "closed"),
+        CommandResult(0, "", ""),
+        CommandResult(0, "lodesman-output\nYQ==\n", ""),
+    ):
         engine.answers["output"] = answer
         with pytest.raises(BackendFault):
             tested.output("abc-1", "12.1")

@@ -49,8 +49,8 @@ def account(job: int, task: int, name: str, *, failed: int = 0, status: int = 0,
 
 
 def test_what_qsub_submitted():
-    assert text.submitted("12.1-4:1\n", 4) == 12
-    assert text.submitted("Welcome to the cluster\n12.1-1:1\n", 1) == 12
+    assert text.parse_submission("12.1-4:1\n", 4) == 12
+    assert text.parse_submission("Welcome to the cluster\n12.1-1:1\n", 1) == 12
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_what_qsub_submitted():
     ],
 )
 def test_an_unclear_answer_names_no_job(out):
-    assert text.submitted(out, 3) is None
+    assert text.parse_submission(out, 3) is None
 
 
 def test_own_jobs_are_read():
@@ -189,14 +189,14 @@ def test_an_answer_without_end_is_refused(monkeypatch):
 
 def test_reasons_of_errors():
     why = 'error: can\'t open output file "/no/such/place": No such file or directory'
-    assert text.error_reasons(ERRORS) == {(2, 1): why}
-    assert text.error_reasons("Following jobs do not exist:\n9\nerror reason 1: x\n") == {}
+    assert text.parse_error_reasons(ERRORS) == {(2, 1): why}
+    assert text.parse_error_reasons("Following jobs do not exist:\n9\nerror reason 1: x\n") == {}
 
 
 def test_what_qdel_did():
     out = (DATA / "qdel.txt").read_text()
     asked = [(1, 1), (1, 4), (2, 1), (3, 2), (99, 1)]
-    assert [str(outcome) for outcome in text.deletions(out, asked).values()] == [
+    assert [str(outcome) for outcome in text.parse_deletions(out, asked).values()] == [
         "ordered", "removed", "removed", "removed", "failed",
     ]  # fmt: skip
 
@@ -221,11 +221,11 @@ def test_what_qdel_did():
     ],
 )
 def test_each_line_of_qdel(out, outcome):
-    assert text.deletions(f"Welcome\n{out}\n", [(14, 9)]) == {(14, 9): CancelOutcome(outcome)}
+    assert text.parse_deletions(f"Welcome\n{out}\n", [(14, 9)]) == {(14, 9): CancelOutcome(outcome)}
 
 
 def test_what_ended_by_the_accounting_file():
-    found = text.ended(f"lodesman-account lodegrid\n{ACCOUNTING}")
+    found = text.parse_ends(f"lodesman-account lodegrid\n{ACCOUNTING}")
     assert {key: (one.name, one.exit_code, one.word) for key, one in found.items()} == {
         (1, 1): ("lode-9f3a61c02b7d", 140, "failed 100: assumedly after job; exit_status 140"),
         (1, 2): ("lode-9f3a61c02b7d", 140, "failed 100: assumedly after job; exit_status 140"),
@@ -249,39 +249,39 @@ def test_what_ended_by_the_accounting_file():
 
 
 def test_records_of_other_accounts_are_not_ours():
-    assert text.ended(f"lodesman-account another\n{ACCOUNTING}") == {}
+    assert text.parse_ends(f"lodesman-account another\n{ACCOUNTING}") == {}
 
 
 def test_the_last_record_of_a_task_counts():
     lines = account(1, 1, "lode-a", failed=26, start=0) + account(1, 1, "lode-a", status=4)
-    assert text.ended(lines)[1, 1].exit_code == 4
+    assert text.parse_ends(lines)[1, 1].exit_code == 4
 
 
 def test_an_end_that_failed_is_no_success():
-    assert text.ended(account(1, 1, "lode-a", failed=19))[1, 1].exit_code is None
+    assert text.parse_ends(account(1, 1, "lode-a", failed=19))[1, 1].exit_code is None
 
 
 def test_half_a_record_is_left_out():
     line = account(123, 17, "lode-a").rstrip("\n")
-    assert text.ended(line).keys() == {(123, 17)}
+    assert text.parse_ends(line).keys() == {(123, 17)}
     for end in range(len(line) - 1):
-        assert text.ended(line[:end]) == {}
+        assert text.parse_ends(line[:end]) == {}
     beginning = line.index(":")
-    assert all(text.ended(line[start:]) == {} for start in range(beginning + 1, len(line)))
+    assert all(text.parse_ends(line[start:]) == {} for start in range(beginning + 1, len(line)))
 
 
 def test_notes_of_removed_pilots():
     out = "lodesman-removed abc 12.3.removed\nlodesman-removed abc 12.4.remo\nlodesman-removed ../x 1.1.removed\n"
-    assert {key: (one.name, one.exit_code) for key, one in text.ended(out).items()} == {
+    assert {key: (one.name, one.exit_code) for key, one in text.parse_ends(out).items()} == {
         (12, 3): ("lode-abc", None)
     }
 
 
 def test_neighbours_are_one_word_of_qdel():
     keys = [(7, 3), (5, 1), (7, 1), (7, 2), (7, 5), (6, 2)]
-    assert text.portions(keys) == [["5.1", "6.2", "7.1-3", "7.5"]]
-    assert text.portions([]) == []
-    many = text.portions((1, task) for task in range(1, 20_000, 2))
+    assert text.deletion_words(keys) == [["5.1", "6.2", "7.1-3", "7.5"]]
+    assert text.deletion_words([]) == []
+    many = text.deletion_words((1, task) for task in range(1, 20_000, 2))
     assert len(many) == 3
     assert all(sum(len(word) + 1 for word in words) < 100_000 for words in many)
 
@@ -322,10 +322,10 @@ def test_nothing_but_a_fault_is_raised(data):
         ])
     )  # fmt: skip
     for out in (changed, data.draw(TEXTS)):
-        text.submitted(out, 1)
-        text.error_reasons(out)
-        text.deletions(out, [(1, 1)])
-        text.ended(out)
+        text.parse_submission(out, 1)
+        text.parse_error_reasons(out)
+        text.parse_deletions(out, [(1, 1)])
+        text.parse_ends(out)
         try:
             jobs = text.jobs(out)
         except BackendFault:
@@ -343,4 +343,4 @@ def test_ten_thousand_pilots_are_read():
     lines = "".join(account(1 + n // 1000, n % 1000 + 1, f"lode-{n // 1000:016x}") for n in range(10_000))
     wanted = {(1 + n // 1000, n % 1000 + 1): f"{n // 1000:016x}-{n % 1000 + 1}" for n in range(10_000)}
     out = a_list(running=running)
-    assert len(text.matching(wanted, text.jobs(out).listed)) == len(text.ended(lines)) == 10_000
+    assert len(text.match_rows(wanted, text.jobs(out).listed)) == len(text.parse_ends(lines)) == 10_000

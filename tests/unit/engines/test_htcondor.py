@@ -18,7 +18,7 @@ from lodesman.decide.resources import QueueId
 from lodesman.server.engines import htcondor_text as text
 from lodesman.server.engines.backend import CancelOutcome, NativeState, stamp_of
 from lodesman.server.engines.htcondor import HTCondorBackend
-from lodesman.server.engines.run import Done
+from lodesman.server.engines.run import CommandResult
 from lodesman.server.engines.run.here import Here
 
 QUEUE = QueueId("LCG.One.de", "condor", "long")
@@ -56,7 +56,9 @@ class Fake:
     queue: list[dict[str, object]] = field(default_factory=list)
     history: list[dict[str, object]] = field(default_factory=list)
     others: tuple[int, int] = (0, 0)
-    answers: dict[str, Done | BackendFault | Callable[[], Done]] = field(default_factory=dict)
+    answers: dict[str, CommandResult | BackendFault | Callable[[], CommandResult]] = field(
+        default_factory=dict
+    )
     ran: list[tuple[str, ...]] = field(default_factory=list)
     stdins: list[bytes] = field(default_factory=list)
 
@@ -74,17 +76,17 @@ class Fake:
             raise answer
         return answer() if callable(answer) else answer
 
-    def _usual(self, name: str) -> Done:
+    def _usual(self, name: str) -> CommandResult:
 
         if name == "condor_q":
-            return Done(0, printed(self.queue, self.others), "")
+            return CommandResult(0, printed(self.queue, self.others), "")
         if name == "condor_status":
-            return Done(0, printed(self.queue, self.others) + "\n-- free cores --\n2\n6\n", "")
+            return CommandResult(0, printed(self.queue, self.others) + "\n-- free cores --\n2\n6\n", "")
         if name == "condor_history":
-            return Done(0, json.dumps(self.history), "")
+            return CommandResult(0, json.dumps(self.history), "")
         if name == "condor_submit":
-            return Done(0, "7.0 - 7.1\n", "")
-        return Done(0, "", "")
+            return CommandResult(0, "7.0 - 7.1\n", "")
+        return CommandResult(0, "", "")
 
     def programs(self) -> list[str]:
         return [words[0] for words in self.ran]
@@ -146,12 +148,14 @@ def test_a_submission_without_copies_asks_nothing():
 
 
 def test_a_submission_that_was_made_is_refused_for_good():
-    (refusal,) = {*backend(Fake(answers={"condor_submit": Done(91, "", "")})).submit(SPEC).refused.values()}
+    (refusal,) = {
+        *backend(Fake(answers={"condor_submit": CommandResult(91, "", "")})).submit(SPEC).refused.values()
+    }
     assert not refusal.transient
 
 
 def test_a_full_disk_refuses_for_now():
-    full = Done(93, "", "cat: write error: No space left on device\n")
+    full = CommandResult(93, "", "cat: write error: No space left on device\n")
     (refusal,) = {*backend(Fake(answers={"condor_submit": full})).submit(SPEC).refused.values()}
     assert refusal.transient
     assert "No space left" in refusal.reason
@@ -166,7 +170,7 @@ def test_a_full_disk_refuses_for_now():
     ],
 )
 def test_a_refusal_has_its_reason_and_leaves_no_script(error, transient):
-    fake = Fake(answers={"condor_submit": Done(1, "", error)})
+    fake = Fake(answers={"condor_submit": CommandResult(1, "", error)})
     result = backend(fake).submit(SPEC)
     assert {(one.reason, one.transient) for one in result.refused.values()} == {
         (error.splitlines()[0].strip(), transient)
@@ -177,7 +181,13 @@ def test_a_refusal_has_its_reason_and_leaves_no_script(error, transient):
 
 
 @pytest.mark.parametrize(
-    "done", [Done(0, "", ""), Done(0, "7.0 - 7", ""), Done(0, "7.0 - 7.0\n", ""), Done(255, "", "")]
+    "done",
+    [
+        CommandResult(0, "", ""),
+        CommandResult(0, "7.0 - 7", ""),
+        CommandResult(0, "7.0 - 7.0\n", ""),
+        CommandResult(255, "", ""),
+    ],
 )
 def test_an_answer_that_got_lost_is_asked_for_in_the_queue(done):
     fake = Fake(queue=[job("7.0", status=1), job("7.1", status=1)], answers={"condor_submit": done})
@@ -189,7 +199,7 @@ def test_an_answer_that_got_lost_is_asked_for_in_the_queue(done):
 
 
 def test_a_token_that_expired_between_two_commands_leaves_it_open():
-    error = Done(
+    error = CommandResult(
         1, "", "ERROR: Failed to connect to queue manager\nAUTHENTICATE:1003:Failed to authenticate\n"
     )
     fake = Fake(answers={"condor_submit": error, "condor_q": error})
@@ -199,7 +209,8 @@ def test_a_token_that_expired_between_two_commands_leaves_it_open():
 
 def test_of_a_part_of_a_submission_the_rest_is_left_open():
     fake = Fake(
-        queue=[job("7.1", status=1)], answers={"condor_submit": Done(1, "", "ERROR: lost the schedd\n")}
+        queue=[job("7.1", status=1)],
+        answers={"condor_submit": CommandResult(1, "", "ERROR: lost the schedd\n")},
     )
     result = backend(fake).submit(SPEC)
     assert (result.accepted, result.refused) == ({"abc-2": "7.1"}, {})
@@ -301,12 +312,12 @@ def test_a_number_that_was_given_out_again_is_another_pilot():
 
 
 BROKEN = [
-    Done(1, "", "Error: Couldn't contact the condor_collector\n"),
-    Done(1, printed([job("7.0", status=4)]), "half way\n"),
-    Done(0, "", ""),
-    Done(0, "The submit host is closed for maintenance\n", ""),
-    Done(0, printed([job("7.0", status=4)])[:40], ""),
-    Done(0, printed([job("7.0", status=4)]).partition("Total for all")[0], ""),
+    CommandResult(1, "", "Error: Couldn't contact the condor_collector\n"),
+    CommandResult(1, printed([job("7.0", status=4)]), "half way\n"),
+    CommandResult(0, "", ""),
+    CommandResult(0, "The submit host is closed for maintenance\n", ""),
+    CommandResult(0, printed([job("7.0", status=4)])[:40], ""),
+    CommandResult(0, printed([job("7.0", status=4)]).partition("Total for all")[0], ""),
     BackendFault("condor_q did not end within 60 s.", transient=True),
 ]
 
@@ -329,7 +340,7 @@ def test_a_queue_that_does_not_answer_is_a_fault_of_all_calls(broken):
     assert {*fake.programs()} <= {"condor_q", "condor_history", "sh"}
 
 
-@pytest.mark.parametrize("broken", [*BROKEN, Done(1, "[\n", "Unable to locate remote schedd\n")])
+@pytest.mark.parametrize("broken", [*BROKEN, CommandResult(1, "[\n", "Unable to locate remote schedd\n")])
 def test_a_history_that_does_not_answer_ends_nothing(broken):
     fake = Fake(queue=[job("7.0")], answers={"condor_history": broken})
     seen = backend(fake).status({"abc-1": "7.0", "abc-2": "7.1"})
@@ -352,7 +363,7 @@ def test_an_answer_that_is_cut_anywhere_ends_and_counts_no_other_pilot(data):
     cut = data.draw(
         st.sampled_from([whole[:at], whole[at:], whole[:at] + whole[:at], whole[:at] + "\n" + whole[at:]])
     )
-    fake = Fake(answers={"condor_q": Done(0, cut, "")})
+    fake = Fake(answers={"condor_q": CommandResult(0, cut, "")})
     try:
         seen = states(fake, {"abc-1": "7.0", "abc-2": "7.1", "def-1": "8.0"})
     except BackendFault:
@@ -377,7 +388,7 @@ def test_what_became_of_each_cancelled_pilot():
         ]
     )
 
-    def remove() -> Done:
+    def remove() -> CommandResult:
         fake.queue = [
             job("7.1", status=3, NumShadowStarts=1),
             job("7.3", status=4, NumShadowStarts=1),
@@ -385,7 +396,7 @@ def test_what_became_of_each_cancelled_pilot():
             job("7.5", status=1),
         ]
         fake.history = [job("7.0", status=3)]
-        return Done(0, "All jobs matching constraint have been marked for removal\n", "")
+        return CommandResult(0, "All jobs matching constraint have been marked for removal\n", "")
 
     fake.answers["condor_rm"] = remove
     assert backend(fake).cancel(pilots) == {
@@ -404,9 +415,9 @@ def test_what_became_of_each_cancelled_pilot():
 def test_a_waiting_pilot_that_began_meanwhile_was_ordered_to_end():
     fake = Fake(queue=[job("7.0", status=1)])
 
-    def remove() -> Done:
+    def remove() -> CommandResult:
         fake.queue, fake.history = [], [job("7.0", status=3, NumShadowStarts=1)]
-        return Done(0, "", "")
+        return CommandResult(0, "", "")
 
     fake.answers["condor_rm"] = remove
     assert backend(fake).cancel({"abc-1": "7.0"}) == {"abc-1": CancelOutcome.ORDERED}
@@ -455,7 +466,7 @@ def test_pilots_of_another_server_of_the_account_are_others():
 
 def test_free_cores_that_are_not_known_are_not_zero():
     fake = Fake()
-    fake.answers["condor_status"] = Done(
+    fake.answers["condor_status"] = CommandResult(
         0, printed([]) + "\n-- free cores --\n", "Error: communication error\n"
     )
     (load,) = backend(fake).loads([QUEUE]).values()
@@ -479,25 +490,25 @@ def test_a_census_takes_no_ended_jobs_of_other_accounts():
     backend(fake).census()
     assert fake.ran[-1][-1] == 'LodesmanSubmission =!= undefined && Owner == "lode"'
     lines = (line for line in printed([]).splitlines() if "lode" not in line)
-    fake = Fake(history=[job("7.0")], answers={"condor_q": Done(0, "\n".join(lines), "")})
+    fake = Fake(history=[job("7.0")], answers={"condor_q": CommandResult(0, "\n".join(lines), "")})
     assert backend(fake).census() == {}, "who sees all jobs of the queue is not known by name"
 
 
 def test_the_output_of_a_running_pilot_comes_from_its_node():
-    fake = Fake(queue=[job("7.0")], answers={"condor_tail": Done(0, "so far\n", "")})
+    fake = Fake(queue=[job("7.0")], answers={"condor_tail": CommandResult(0, "so far\n", "")})
     assert backend(fake).output("abc-1", "7.0") == b"so far\n"
     fake.answers = {
         "condor_tail": BackendFault("it waits", transient=True),
-        "tail": Done(0, "x" * 100_000, ""),
+        "tail": CommandResult(0, "x" * 100_000, ""),
     }
     assert backend(fake).output("abc-1", "7.0") == b"x" * (64 << 10)
 
 
 def test_an_output_that_is_not_there_is_none_and_one_that_cannot_be_read_is_a_fault():
-    fake = Fake(answers={"tail": Done(92, "", "")})
+    fake = Fake(answers={"tail": CommandResult(92, "", "")})
     assert backend(fake).output("abc-1", "7.0") is None
     assert backend(fake).output("../../etc/passwd", "7.0") is None
-    fake.answers["tail"] = Done(1, "", "tail: read error\n")
+    fake.answers["tail"] = CommandResult(1, "", "tail: read error\n")
     with pytest.raises(BackendFault, match="read error"):
         backend(fake).output("abc-1", "7.0")
 
@@ -506,7 +517,7 @@ def test_a_script_stays_while_a_copy_may_need_it():
     fake = Fake(queue=[job("7.0", status=4), job("7.1", status=1)])
     backend(fake).forget({"abc-1": "7.0", "abc-2": "7.1"})
     assert fake.programs() == ["condor_q", "condor_qedit", "sh"]
-    assert fake.ran[1][2:] == (text.exactly({"abc-1": "7.0"}), "LeaveJobInQueue", "false")
+    assert fake.ran[1][2:] == (text.these_jobs({"abc-1": "7.0"}), "LeaveJobInQueue", "false")
     assert fake.stdins[-1] == b"abc/1.out"
     fake.queue[1]["JobStatus"] = 4
     backend(fake).forget({"abc-2": "7.1"})
@@ -521,7 +532,7 @@ def test_a_job_that_left_the_queue_just_before_it_was_let_go_is_forgotten(stays)
                 self.queue.clear()
             return super().run(words, **more)
 
-    failed = Done(1, "", "Queue transaction failed.  No attributes were set.\n")
+    failed = CommandResult(1, "", "Queue transaction failed.  No attributes were set.\n")
     fake = Leaving(queue=[job("7.0", status=4)], answers={"condor_qedit": failed})
     if stays:
         with pytest.raises(BackendFault, match="No attributes were set"):

@@ -174,7 +174,7 @@ def test_any_text_is_an_answer_or_a_fault(printed):
         with contextlib.suppress(BackendFault):
             parse(printed)
     text.parse_free_cores(printed)
-    text.submitted_cluster(printed, 1)
+    text.parse_cluster(printed, 1)
     assert len(text.reason_of(printed)) <= 300
 
 
@@ -203,8 +203,8 @@ def test_any_values_make_a_record(values):
 
 
 def test_what_condor_submit_says():
-    assert text.submitted_cluster("12.0 - 12.2\n", 3) == 12
-    assert text.submitted_cluster("WARNING: old files\n12.0 - 12.0\n", 1) == 12
+    assert text.parse_cluster("12.0 - 12.2\n", 3) == 12
+    assert text.parse_cluster("WARNING: old files\n12.0 - 12.0\n", 1) == 12
     for printed in (
         "",
         "12.0 - 12.1\n",
@@ -213,7 +213,7 @@ def test_what_condor_submit_says():
         "12.0 - 12.2 and more\n",
         "2 job(s)",
     ):
-        assert text.submitted_cluster(printed, 3) is None
+        assert text.parse_cluster(printed, 3) is None
 
 
 def test_why_condor_submit_refuses():
@@ -238,7 +238,7 @@ def test_what_slots_are_free():
 
 def test_a_description_asks_for_what_a_pilot_needs():
     spec = replace(SPEC, cores=8, memory_mb=16_000, wall_seconds=3_601)
-    lines = text.description(spec, keep_seconds=60, remote=False).splitlines()
+    lines = text.make_description(spec, keep_seconds=60, remote=False).splitlines()
     assert {"request_cpus = 8", "request_memory = 16000", "getenv = false", "queue 2"} <= set(lines)
     assert '+LodesmanSubmission = "abc"' in lines
     assert '+LodesmanQueue = "LCG.One.de/condor/long"' in lines
@@ -255,48 +255,48 @@ def test_a_description_asks_for_what_a_pilot_needs():
 )
 def test_the_name_of_a_queue_is_the_accounting_group_in_a_pool(queue, group):
     spec = replace(SPEC, queue=QueueId("s", "ce", queue))
-    lines = text.description(spec, keep_seconds=60, remote=False).splitlines()
+    lines = text.make_description(spec, keep_seconds=60, remote=False).splitlines()
     assert [line for line in lines if line.startswith("acc")] == (
         [f"accounting_group = {group}"] if group else []
     )
-    assert "accounting_group" not in text.description(spec, keep_seconds=60, remote=True)
+    assert "accounting_group" not in text.make_description(spec, keep_seconds=60, remote=True)
 
 
 def test_a_pilot_without_limits_has_none():
-    lines = text.description(SPEC, keep_seconds=60, remote=False)
+    lines = text.make_description(SPEC, keep_seconds=60, remote=False)
     assert "request_memory" not in lines
     assert "JobCurrentStartDate" not in lines
 
 
 def test_a_gateway_is_given_limits_in_its_own_words():
     spec = replace(SPEC, cores=8, memory_mb=16_000, wall_seconds=3_601)
-    lines = text.description(spec, keep_seconds=60, remote=True).splitlines()
+    lines = text.make_description(spec, keep_seconds=60, remote=True).splitlines()
     assert {'+queue = "long"', "+xcount = 8", "+maxMemory = 16000", "+maxWallTime = 61"} <= set(lines)
 
 
 def test_no_name_of_a_queue_breaks_a_description():
     queue = QueueId("S$(HOME)", 'a"b\n', "ü $ENV(X)\\")
-    lines = text.description(replace(SPEC, queue=queue), keep_seconds=60, remote=True)
+    lines = text.make_description(replace(SPEC, queue=queue), keep_seconds=60, remote=True)
     for bad in ("$(HOME)", '"b', "$ENV", "ü", "\\"):
         assert bad not in lines
-    assert lines.count("\n") == text.description(SPEC, keep_seconds=60, remote=True).count("\n")
+    assert lines.count("\n") == text.make_description(SPEC, keep_seconds=60, remote=True).count("\n")
 
 
 def test_a_constraint_names_number_and_submission():
     pilots = {"a-1": "7.0", "a-3": "7.2", "b-1": "8.0", "no stamp": "9.0", "c-1": "7.0 || true"}
-    assert text.exactly(pilots) == (
+    assert text.these_jobs(pilots) == (
         '(ClusterId == 7 && LodesmanSubmission == "a" && member(ProcId, {0, 2}))'
         ' || (ClusterId == 8 && LodesmanSubmission == "b" && member(ProcId, {0}))'
     )
-    assert text.exactly({}) == "false"
-    assert text.ours({"b", "a"}) == 'member(LodesmanSubmission, {"a", "b"})'
-    assert text.ours([f"s{number}" for number in range(501)]) == text.ours()
+    assert text.these_jobs({}) == "false"
+    assert text.our_jobs({"b", "a"}) == 'member(LodesmanSubmission, {"a", "b"})'
+    assert text.our_jobs([f"s{number}" for number in range(501)]) == text.our_jobs()
 
 
 def test_constraints_fit_into_one_argument():
     names = [f"{number:048}" for number in range(text.MOST_NAMES)]
-    assert len(text.ours(names)) < 128 << 10
-    assert len(text.exactly({f"{name}-1000": f"{10**9}.999" for name in names})) < 128 << 10
+    assert len(text.our_jobs(names)) < 128 << 10
+    assert len(text.these_jobs({f"{name}-1000": f"{10**9}.999" for name in names})) < 128 << 10
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from tests.kits.shell_pilots import shell_spec
 from lodesman.base.errors import BackendFault
 from lodesman.decide.resources import QueueId
 from lodesman.server.engines.backend import CancelOutcome, NativeState, stamp_of
-from lodesman.server.engines.run import Done
+from lodesman.server.engines.run import CommandResult
 from lodesman.server.engines.slurm import SlurmBackend
 
 DATA = Path(__file__).parents[2] / "data" / "slurm"
@@ -29,18 +29,18 @@ TITLES = {
     "loads": "STATE PARTITION USER REASON NAME".split(),
 }
 
-Answer = Done | BackendFault | Callable[[list[str]], Done]
+Answer = CommandResult | BackendFault | Callable[[list[str]], CommandResult]
 
 
 def recorded(name: str) -> str:
     return (DATA / f"{name}.txt").read_text(encoding="utf-8")
 
 
-def done(out: str = "", err: str = "", code: int = 0) -> Done:
-    return Done(code, out, err)
+def done(out: str = "", err: str = "", code: int = 0) -> CommandResult:
+    return CommandResult(code, out, err)
 
 
-def listing(kind: str, *records: str) -> Done:
+def listing(kind: str, *records: str) -> CommandResult:
     """A list; the fields of a record are parted by blanks."""
     lines = [TITLES[kind], *(record.split() for record in records)]
     return done("".join("".join(f"{field}{RECORDED}" for field in line) + "\n" for line in lines))
@@ -73,7 +73,7 @@ class Commands:
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, BackendFault):
             raise answer
-        found = answer if isinstance(answer, Done) else answer(words)
+        found = answer if isinstance(answer, CommandResult) else answer(words)
         mark = MARK.search(" ".join(words))
         return found._replace(out=found.out.replace(RECORDED, mark[0])) if mark else found
 

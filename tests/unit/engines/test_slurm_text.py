@@ -31,17 +31,17 @@ def one(state: str, *, reason: str = "None", code: str = "0", host: str = "n1", 
 
 def seen(text: str, name: str = "lode-x", native_id: str = "9_1"):
     """The status of a pilot by a list; None if the list does not have it."""
-    record = slurm_text.listed_by_squeue(text, MARK, "lode-").record(native_id, name)
+    record = slurm_text.parse_squeue(text, MARK, "lode-").record(native_id, name)
     return record and slurm_text.status_of(record, 100.0)
 
 
-def states(listed: slurm_text.Listed, name: str, array: int, count: int) -> list[str]:
+def states(listed: slurm_text.PilotList, name: str, array: int, count: int) -> list[str]:
     found = (listed.record(f"{array}_{number}", name) for number in range(1, count + 1))
     return ["" if one is None else slurm_text.status_of(one, 1.0).state.value for one in found]
 
 
 def test_the_list_of_the_controller():
-    listed = slurm_text.listed_by_squeue(QUEUE, MARK, "lode-")
+    listed = slurm_text.parse_squeue(QUEUE, MARK, "lode-")
     assert states(listed, "lode-ends", 78, 9) == ["ended"] * 5 + ["running"] * 2 + ["ended", ""]
     assert states(listed, "lode-held", 86, 2) == ["held"] * 2
     assert states(listed, "lode-held", 78, 2) == ["", ""], "a number of another submission"
@@ -64,10 +64,10 @@ def test_host_and_times():
 
 
 def test_tasks_cancelled_together_while_they_waited_have_one_record():
-    listed = slurm_text.listed_by_squeue(QUEUE, MARK, "lode-")
+    listed = slurm_text.parse_squeue(QUEUE, MARK, "lode-")
     assert states(listed, "lode-rest", 85, 9) == ["ended"] * 9
     assert states(listed, "lode-ends", 85, 9) == [""] * 9
-    in_accounting = slurm_text.listed_by_sacct(ACCOUNTING, MARK, "lode-")
+    in_accounting = slurm_text.parse_sacct(ACCOUNTING, MARK, "lode-")
     assert states(in_accounting, "lode-rest", 85, 9) == ["ended"] * 9
 
 
@@ -78,12 +78,12 @@ def test_the_rest_of_an_array_says_nothing_beside_an_odd_record():
 
 
 def test_what_waits_in_the_accounting_alone_has_no_record():
-    listed = slurm_text.listed_by_sacct(ACCOUNTING, MARK, "lode-")
+    listed = slurm_text.parse_sacct(ACCOUNTING, MARK, "lode-")
     assert states(listed, "lode-held", 86, 2) == ["", ""]
 
 
 def test_the_accounting():
-    listed = slurm_text.listed_by_sacct(ACCOUNTING, MARK, "lode-")
+    listed = slurm_text.parse_sacct(ACCOUNTING, MARK, "lode-")
     assert states(listed, "lode-ends", 78, 8) == ["ended"] * 5 + ["", "running", "ended"]
     found = [slurm_text.status_of(listed.record(f"78_{n}", "lode-ends"), 1.0) for n in (1, 2, 3, 4, 8)]
     assert [status.exit_code for status in found] == [0, 3, 137, None, None]
@@ -174,7 +174,7 @@ def test_times_that_are_not_known():
 )  # fmt: skip
 def test_a_list_that_is_not_whole_is_not_believed(text):
     with pytest.raises(BackendFault) as fault:
-        slurm_text.listed_by_squeue(text, MARK, "lode-")
+        slurm_text.parse_squeue(text, MARK, "lode-")
     assert fault.value.data["transient"]
 
 
@@ -300,7 +300,7 @@ def damaged(draw) -> str:
 
 @given(st.text() | damaged())
 def test_no_text_raises_anything_else(text):
-    for read in (slurm_text.listed_by_squeue, slurm_text.listed_by_sacct):
+    for read in (slurm_text.parse_squeue, slurm_text.parse_sacct):
         try:
             listed = read(text, MARK, "lode-")
         except BackendFault:
@@ -322,7 +322,7 @@ def test_no_text_raises_anything_else(text):
 def test_a_cut_list_ends_no_pilot_that_runs(at, noise):
     for text in (QUEUE[:at] + noise, QUEUE[:at] + noise + "\n", noise + QUEUE[at:]):
         try:
-            listed = slurm_text.listed_by_squeue(text, MARK, "lode-")
+            listed = slurm_text.parse_squeue(text, MARK, "lode-")
         except BackendFault:
             continue
         runs = listed.record("78_6", "lode-ends")

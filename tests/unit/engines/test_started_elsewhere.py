@@ -263,15 +263,15 @@ def test_a_real_pilot_goes_on_beside_a_copy_of_its_directory_and_a_stop_ends_it(
         assert backend.tick() == ("lost-1",)
         assert pipe.read_text() == "runs\n"
         swap(root)
-        living = processes.marked(paths, processes.living_processes()).keys()
+        living = processes.find_marked(paths, processes.living_processes()).keys()
         assert backend.tick() == ()
         assert backend.loads([QUEUE])[QUEUE].running == 1
         later = LocalBackend(root, {QUEUE: 1}, cgroups=cgroups)
         assert later.tick() == ()
         assert (backend.damaged, later.damaged) == ([OLDER], [OLDER])
-        keepers = {one.pid for one in processes.keepers_of(paths["lost-1"], processes.living_processes())}
+        keepers = {one.pid for one in processes.find_keepers(paths["lost-1"], processes.living_processes())}
         assert (len(keepers), keepers <= living) == (2, True)
         assert backend.stop_all(grace_seconds=0.1, deadline_seconds=60.0) == ()
-        assert not processes.marked(paths, processes.living_processes())
+        assert not processes.find_marked(paths, processes.living_processes())
     finally:
         processes.sweep([PilotDirectory(paths["lost-1"])], timeout=60.0)

@@ -125,8 +125,8 @@ def test_living_pilots_of_a_folder_are_known_by_their_marks(tmp_path):
     ) as child:
         assert child.stdout.readline() == b"\n"
         table = {child.pid: processes.living_processes()[child.pid]}
-        assert processes.stamps_here(tmp_path, table) == {"lost-1"}
-        assert processes.stamps_here(tmp_path / "other", table) == set()
+        assert processes.find_stamps(tmp_path, table) == {"lost-1"}
+        assert processes.find_stamps(tmp_path / "other", table) == set()
         child.send_signal(signal.SIGKILL)
 
 
@@ -154,7 +154,7 @@ def test_a_stop_ends_a_pilot_whose_directory_is_gone_and_comes_back(tmp_path, is
     other = tmp_path / "copy"
     shutil.copytree(root, other, ignore=shutil.ignore_patterns("*.json.*"))  # which come and go
     LocalBackend(other, {QUEUE: 1}, cgroups=False).tick()
-    assert processes.marked(paths, processes.living_processes()), (
+    assert processes.find_marked(paths, processes.living_processes()), (
         "a server on a copy ends no pilot of this one"
     )
     shutil.rmtree(root / "lost-1")
@@ -163,4 +163,4 @@ def test_a_stop_ends_a_pilot_whose_directory_is_gone_and_comes_back(tmp_path, is
     assert later.loads([QUEUE])[QUEUE].running == 1
     ending = later if is_later else backend
     assert ending.stop_all(grace_seconds=1.0, deadline_seconds=60.0) == ()
-    assert not processes.marked(paths, processes.living_processes())
+    assert not processes.find_marked(paths, processes.living_processes())

@@ -13,7 +13,7 @@ import pytest
 from lodesman.base.processes import Process, living_processes
 from lodesman.server.engines import processes as module
 from lodesman.server.engines.pilot_directory import PilotDirectory
-from lodesman.server.engines.processes import MARK, marked, sweep
+from lodesman.server.engines.processes import MARK, find_marked, sweep
 
 SLEEPER = "import signal; print('ready', flush=True); signal.pause()"
 
@@ -45,7 +45,7 @@ def test_the_mark_is_found(start, stamp, tmp_path):
     ours = start(environment={"A": "b", MARK: stamp})
     other = start(environment={MARK: stamp + "x"})
     named = start(environment={"NOT_" + MARK: stamp, "B": f"{MARK}={stamp}"})
-    found = marked({stamp: tmp_path}, living_processes())
+    found = find_marked({stamp: tmp_path}, living_processes())
     assert found == {ours.pid: stamp}
     assert other.poll() is None
     assert named.poll() is None
@@ -57,7 +57,7 @@ def test_a_clean_environment_is_found_by_its_place(start, stamp, tmp_path):
     (tmp_path / (stamp + "-other")).mkdir()
     ours = start(cwd=inside, start_new_session=True)
     start(cwd=tmp_path / (stamp + "-other"), start_new_session=True)
-    assert marked({stamp: tmp_path / stamp}, living_processes()) == {ours.pid: stamp}
+    assert find_marked({stamp: tmp_path / stamp}, living_processes()) == {ours.pid: stamp}
 
 
 def test_a_process_that_only_reads_the_files_is_spared(stamp, tmp_path):
@@ -67,7 +67,7 @@ def test_a_process_that_only_reads_the_files_is_spared(stamp, tmp_path):
         os.chdir(tmp_path)
         os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", SLEEPER], {})
     os.read(terminal, 100)
-    found = marked({stamp: tmp_path}, living_processes())
+    found = find_marked({stamp: tmp_path}, living_processes())
     os.kill(pid, 9)
     os.waitpid(pid, 0)
     os.close(terminal)
@@ -76,14 +76,14 @@ def test_a_process_that_only_reads_the_files_is_spared(stamp, tmp_path):
 
 def test_oneself_and_ones_ancestors_are_spared(stamp, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_stamp_of", lambda process, paths: stamp)
-    found = marked({stamp: tmp_path}, living_processes())
+    found = find_marked({stamp: tmp_path}, living_processes())
     assert os.getpid() not in found
     assert os.getppid() not in found
 
 
 def test_a_process_that_is_gone_or_of_another_user_is_not_ours(stamp, tmp_path):
     table = {2**22 + 1: Process(2**22 + 1, 1, 1, "S", 0)}
-    assert marked({stamp: tmp_path}, table) == {}
+    assert find_marked({stamp: tmp_path}, table) == {}
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.pilot.decisions import _MIN_CHECK_S, Stop, excess, judge, next_check_s
-from lodesman.pilot.output import _TAIL_BYTES, Packed, _join_tails, read_tail, report_output
+from lodesman.pilot.output import _TAIL_BYTES, PackedOutput, _join_tails, read_tail, report_output
 from lodesman.pilot.protocol import MB, AssignedJob, AttemptKey, PayloadUsage
 from lodesman.pilot.protocol import PayloadLimits as Limits
 
@@ -130,7 +130,7 @@ def test_the_pilots_own_decision_goes_first(cause, state):
 
 def test_packing_may_change_an_end():
     def packed(**more):
-        return Packed("ab", 5, **more)
+        return PackedOutput("ab", 5, **more)
 
     done, failed = judged(0, None), judged(1, None)
     assert report_output(done, packed(), max_mb=1) == replace(done, output={"sha256": "ab", "size": 5})

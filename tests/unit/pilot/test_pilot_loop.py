@@ -36,7 +36,7 @@ from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.server_threads import _AttemptJournal
 from lodesman.pilot.session import JoinRefused
 from lodesman.pilot.trial import NodeTrial
-from lodesman.site.jobstatus.timeline import Said
+from lodesman.site.jobstatus.timeline import LastStatus
 from lodesman.site.jobstatus.values import Status
 from lodesman.wire.client import Aborted
 
@@ -328,7 +328,7 @@ def test_a_promise_is_kept_after_its_reason_is_gone(make, served, make_job):
     promise = Status(can_postpone_last_job=False)
     later(
         running(served),
-        lambda: setattr(pilot._promises, "said", Said(promise, promised_end=int(time.time()))),
+        lambda: setattr(pilot._promises, "said", LastStatus(promise, promised_end=int(time.time()))),
     )
     assert pilot.run() == EXIT_IN_ORDER
     assert served.ends == {1: ("Released", "pilot-shutdown")}

@@ -18,7 +18,7 @@ from lodesman.pilot.protocol import AttemptKey, ClaimReply, HeartbeatReply, Payl
 from lodesman.pilot.roster import Roster
 from lodesman.pilot.server_threads import _BUSY_S, Claimer, Heartbeat, _AttemptJournal
 from lodesman.pilot.watch import Watch
-from lodesman.site.jobstatus.timeline import Said
+from lodesman.site.jobstatus.timeline import LastStatus
 from lodesman.site.jobstatus.values import Status
 from lodesman.wire.client import Aborted
 
@@ -242,7 +242,7 @@ def test_a_drain_is_over_with_its_last_cause(roster, changes):
 
 def test_while_it_is_held_nothing_starts_and_it_stays(roster, puppets, make_job, clock):
     firm = Status(can_postpone_last_job=True)
-    roster._promises.said = Said(firm, at=clock.now, held_until=clock.now + 600)
+    roster._promises.said = LastStatus(firm, at=clock.now, held_until=clock.now + 600)
     roster.drain(SERVER, holds=False)
     roster.admit([make_job(1)])
     load = roster.load()

@@ -13,7 +13,7 @@ from lodesman.pilot.session import (
     BatchQueue,
     ServerSession,
     find_queue,
-    presented,
+    join_facts,
 )
 from lodesman.wire.client import Client
 
@@ -59,12 +59,12 @@ def test_the_file_comes_first_then_what_the_site_says_then_the_batch_system(told
 
 def test_what_is_presented():
     place = {"site": "S", "ce": "C", "queue": "Q"}
-    assert presented(None, pilot_file(submit_pools=("a",), pools_pass=1)) == {}
-    assert presented(QUEUE, pilot_file()) == {"place": place}
-    found = presented(QUEUE, pilot_file(submit_pools=("a", "b"), pools_pass=7))
+    assert join_facts(None, pilot_file(submit_pools=("a",), pools_pass=1)) == {}
+    assert join_facts(QUEUE, pilot_file()) == {"place": place}
+    found = join_facts(QUEUE, pilot_file(submit_pools=("a", "b"), pools_pass=7))
     assert found == {"place": place, "pools_pass": 7, "submit_pools": ["a", "b"]}
     many = tuple(map(str, range(_MAX_PRESENTED + 1)))
-    assert presented(QUEUE, pilot_file(submit_pools=many, pools_pass=7)) == {"place": place, "pools_pass": 7}
+    assert join_facts(QUEUE, pilot_file(submit_pools=many, pools_pass=7)) == {"place": place, "pools_pass": 7}
 
 
 def test_the_file_names_the_pools_and_their_refresh():

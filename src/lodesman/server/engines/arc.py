@@ -73,8 +73,8 @@ class ArcBackend:
     def submit(self, spec: backend.PilotSpec) -> SubmitResult:
         """Describe all copies in one request, then bring each its script: a job without one never starts."""
         stamps = spec.stamps()
-        if reason := backend.unusable(spec):
-            return backend.refused(spec, reason, transient=False)
+        if reason := backend.why_unusable(spec):
+            return backend.refuse_all(spec, reason, transient=False)
         if not stamps:
             return SubmitResult()
         present = self.census().keys() & set(stamps.values())
@@ -333,7 +333,7 @@ class ArcBackend:
         records: dict[str, ArcRecord] = {}
         left = iter(native_ids)
         while portion := list(islice(left, at_once)):
-            answer = self._ask("POST", f"/jobs?action={action}", arc_text.asked_for(portion))
+            answer = self._ask("POST", f"/jobs?action={action}", arc_text.request_body(portion))
             for record in arc_text.jobs_in(answer.body):
                 if records.setdefault(record.native_id, record) != record:
                     records[record.native_id] = _ODD

@@ -79,7 +79,7 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def asked_for(ids: Iterable[str]) -> bytes:
+def request_body(ids: Iterable[str]) -> bytes:
     """The body of a request about these jobs."""
     return json.dumps({"job": [{"id": native_id} for native_id in ids]}).encode()
 

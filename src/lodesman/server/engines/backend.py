@@ -76,7 +76,7 @@ def join_token_of(secret: str, number: int) -> str:
     return hmac.new(secret.encode(), str(number).encode(), hashlib.sha256).hexdigest()
 
 
-def unusable(spec: PilotSpec) -> str:
+def why_unusable(spec: PilotSpec) -> str:
     """Why no process can have these words and this environment; empty if one can."""
     if not _SUBMISSION.fullmatch(spec.submission):
         return "a submission has 1 to 48 letters, digits and '_'"
@@ -108,7 +108,7 @@ class SubmitResult(msgspec.Struct, frozen=True, kw_only=True):
     refused: Mapping[str, SubmitRefusal] = msgspec.field(default_factory=dict)
 
 
-def refused(spec: PilotSpec, reason: str, *, transient: bool) -> SubmitResult:
+def refuse_all(spec: PilotSpec, reason: str, *, transient: bool) -> SubmitResult:
     """No copy was submitted, all for one reason."""
     return SubmitResult(
         refused=dict.fromkeys(spec.stamps().values(), SubmitRefusal(reason=reason, transient=transient))

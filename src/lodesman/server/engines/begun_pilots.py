@@ -22,7 +22,7 @@ Folder = tuple[int, int]
 """Device and inode of a directory: they stay if it is renamed, and those of a copy are others."""
 
 
-class BegunPilots:
+class StartedPilots:
     """What is known of starts, and the keepers that are children of this process."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from typing import Annotated, Final
 import msgspec
 
 from lodesman.base.processes import kill_group
-from lodesman.server.engines.run.here import passed_on
+from lodesman.server.engines.run.here import base_environment
 from lodesman.wire.nodes import utc
 
 _MOST_BYTES: Final = 1 << 20
@@ -170,7 +170,7 @@ def _run(words: tuple[str, ...]) -> str:
     """Why a command failed, '' if it did not; what it writes is not read."""
     try:
         process = subprocess.Popen(
-            words, env=passed_on(), cwd="/", start_new_session=True,
+            words, env=base_environment(), cwd="/", start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
     except (OSError, ValueError) as fault:

@@ -25,7 +25,7 @@ from lodesman.server.engines import backend
 from lodesman.server.engines import gridengine_text as text
 from lodesman.server.engines.backend import CancelOutcome, NativeState, NativeStatus, SubmitResult
 from lodesman.server.engines.job_script import SUBMIT_WHOLE, job_script
-from lodesman.server.engines.run import Done, Runner
+from lodesman.server.engines.run import CommandResult, Runner
 
 _NATIVE: Final = re.compile(r"([0-9]{1,10})\.([0-9]{1,9})")
 _FOLDER: Final = re.compile(r"[A-Za-z0-9_./-]+")
@@ -108,9 +108,9 @@ class GridEngineBackend:
 
     def submit(self, spec: backend.PilotSpec) -> SubmitResult:
         """Submit one array job."""
-        reason = backend.unusable(spec) or self._unfit(spec)
+        reason = backend.why_unusable(spec) or self._unfit(spec)
         if reason:
-            return backend.refused(spec, reason, transient=False)
+            return backend.refuse_all(spec, reason, transient=False)
         place = self.folder if self.folder.startswith("/") else f"$HOME/{self.folder}"
         kept = f"{place}/{spec.submission}/$JOB_ID.$TASK_ID" if self.shared else "/dev/null"
         file_at = f'"{place}/{spec.submission}/pilot.json"' if self.shared else ""
@@ -122,7 +122,7 @@ class GridEngineBackend:
         done = self._script(_SUBMIT, spec.submission, size, *words, stdin=file + b"\n" + script)
         if done.code:
             return self._refuse(spec, done)
-        job = text.submitted(done.out, spec.count)
+        job = text.parse_submission(done.out, spec.count)
         if job is None:
             raise BackendFault(
                 f"qsub does not say what it submitted, but: {_short(done.out)}.", transient=True
@@ -156,9 +156,9 @@ class GridEngineBackend:
         listed = self._list_tasks(stamps)
         missing = {key: stamp for key, stamp in stamps.items() if key not in listed}
         by_key: dict[text.Key, CancelOutcome] = {}
-        for words in text.portions(listed):
+        for words in text.deletion_words(listed):
             done = self._run(["qdel", *words])
-            by_key |= text.deletions(f"{done.out}\n{done.err}", listed)
+            by_key |= text.parse_deletions(f"{done.out}\n{done.err}", listed)
         for key, outcome in by_key.items():  # what runs is not removed, whatever is said of its job
             if outcome is CancelOutcome.REMOVED and listed[key].state is NativeState.RUNNING:
                 by_key[key] = CancelOutcome.ORDERED
@@ -179,12 +179,13 @@ class GridEngineBackend:
         for row in self._list_jobs("-u", "$user").listed:
             if row.size() <= _MOST_TASKS:
                 names |= dict.fromkeys(((row.job, task) for tasks in row.tasks for task in tasks), row.name)
-        ended = text.ended(self._ended_text(()))
+        ended = text.parse_ends(self._ended_text(()))
         names = {key: end.name for key, end in ended.items()} | names
         stamps = {
-            text.native(key): f"{name.removeprefix(text.PREFIX)}-{key[1]}" for key, name in names.items()
+            text.native_id_of(key): f"{name.removeprefix(text.PREFIX)}-{key[1]}"
+            for key, name in names.items()
         }
-        ours = {text.native(key) for key, name in names.items() if name.startswith(text.PREFIX)}
+        ours = {text.native_id_of(key) for key, name in names.items() if name.startswith(text.PREFIX)}
         return {
             stamp: native for native, stamp in stamps.items() if native in ours and backend.split_stamp(stamp)
         }
@@ -199,7 +200,7 @@ class GridEngineBackend:
 
     def check(self, spec: backend.PilotSpec) -> backend.Check:
         """`qsub -w v`: whether the engine has a queue for it if nothing else runs."""
-        reason = backend.unusable(spec) or self._unfit(spec)
+        reason = backend.why_unusable(spec) or self._unfit(spec)
         if reason:
             return backend.Check(possible=False, detail=reason, final=True)
         done = self._run([*self._qsub(spec), "-w", "v"], stdin=b"exit 0\n")
@@ -232,7 +233,7 @@ class GridEngineBackend:
         stamps = _keys_of(pilots)
         listed = self._list_jobs("-u", "$user").listed
         names = {row.name for row in listed}
-        present = text.matching(stamps, listed)
+        present = text.match_rows(stamps, listed)
         lines = [
             f"{_line(stamp, key)} {'more' if text.name(stamp) in names else 'over'}"
             for key, stamp in stamps.items()
@@ -243,11 +244,11 @@ class GridEngineBackend:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _run(self, words: Sequence[str], *, stdin: bytes = b"") -> Done:
+    def _run(self, words: Sequence[str], *, stdin: bytes = b"") -> CommandResult:
         variables = (f"{name}={value}" for name, value in self.environment.items())
         return self.runner.run(["env", *variables, *words], stdin=stdin, seconds=self.seconds)
 
-    def _script(self, script: str, *words: str, stdin: bytes = b"") -> Done:
+    def _script(self, script: str, *words: str, stdin: bytes = b"") -> CommandResult:
         return self._run(["sh", "-c", script, "sh", self.folder, *words], stdin=stdin)
 
     def _list_jobs(self, *options: str) -> text.TaskList:
@@ -261,7 +262,7 @@ class GridEngineBackend:
         if not stamps:
             return {}
         now = self.clock()
-        rows = text.matching(stamps, self._list_jobs("-s", "prsz", "-u", "$user").listed)
+        rows = text.match_rows(stamps, self._list_jobs("-s", "prsz", "-u", "$user").listed)
         over = dict.fromkeys((key for key, row in rows.items() if row.state is NativeState.ENDED), now)
         seen = {key: at for key, at in self._finished.items() if key not in rows and now - at < _DAY_SECONDS}
         self._finished = seen | over | {key: at for key, at in self._finished.items() if key in over}
@@ -276,7 +277,7 @@ class GridEngineBackend:
 
     def _read_ends(self, stamps: Mapping[text.Key, str]) -> dict[text.Key, text.TaskEnd]:
         """Those known to have ended. Raises BackendFault."""
-        ends = text.ended(self._ended_text({stamp.rpartition("-")[0] for stamp in stamps.values()}))
+        ends = text.parse_ends(self._ended_text({stamp.rpartition("-")[0] for stamp in stamps.values()}))
         ours = {key: end for key, end in ends.items() if key in stamps and end.name == text.name(stamps[key])}
         long_ago = self.clock() - _RECORD_SECONDS
         finished = [key for key, at in self._finished.items() if key in stamps and at <= long_ago]
@@ -288,7 +289,7 @@ class GridEngineBackend:
         done = self._run(["env", "TZ=UTC0", "qstat", "-j", ",".join(map(str, jobs))])
         if len(self._reasons) > _MOST_TASKS:
             self._reasons.clear()
-        self._reasons |= {key: "" for key in wrong if key[0] in jobs} | text.error_reasons(done.out)
+        self._reasons |= {key: "" for key in wrong if key[0] in jobs} | text.parse_error_reasons(done.out)
 
     def _status(self, key: text.Key, row: text.TaskRow, now: float) -> NativeStatus:
         detail = ""
@@ -325,10 +326,10 @@ class GridEngineBackend:
         usual = ["qsub", "-C", "", "-S", "/bin/sh", "-r", "n", "-notify", "-m", "n", "-j", "y"]
         return [*usual, "-q", spec.queue.queue, *requests, *spec.options]
 
-    def _refuse(self, spec: backend.PilotSpec, done: Done) -> SubmitResult:
+    def _refuse(self, spec: backend.PilotSpec, done: CommandResult) -> SubmitResult:
         """A refusal, if it is certain that nothing was submitted. Raises BackendFault."""
         if done.code == _KNOWN:
-            return backend.refused(spec, "this submission was made before", transient=False)
+            return backend.refuse_all(spec, "this submission was made before", transient=False)
         reason = _short(done.err)
         passing = done.code in {_NO_FOLDER, _TRY_LATER} or bool(_PASSING.search(reason))
         if not passing and ("Unable to run job" not in reason or _UNCERTAIN.search(reason)):
@@ -336,7 +337,7 @@ class GridEngineBackend:
         if done.code != _NO_FOLDER:
             with contextlib.suppress(BackendFault):  # so that it can be made later
                 self._script(_GIVE_UP, spec.submission)
-        return backend.refused(spec, reason, transient=passing)
+        return backend.refuse_all(spec, reason, transient=passing)
 
 
 def _keys_of(pilots: Mapping[str, str]) -> dict[text.Key, str]:
@@ -363,7 +364,7 @@ def _end(end: text.TaskEnd, now: float) -> NativeStatus:
 
 
 def _line(stamp: str, key: text.Key) -> str:
-    return f"{stamp.rpartition('-')[0]} {text.native(key)}"
+    return f"{stamp.rpartition('-')[0]} {text.native_id_of(key)}"
 
 
 def _lines(lines: Iterable[str]) -> bytes:
@@ -374,7 +375,7 @@ def _short(text: str) -> str:
     return " ".join(text.removesuffix("Exiting.\n").split())[:500]
 
 
-def _fault(command: str, done: Done) -> BackendFault:
+def _fault(command: str, done: CommandResult) -> BackendFault:
     reason = _short(done.err) or _short(done.out) or "it says nothing"
     return BackendFault(
         f"Grid Engine does not answer ({command}, exit code {done.code}): {reason}.", transient=True

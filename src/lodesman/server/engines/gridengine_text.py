@@ -102,7 +102,7 @@ class TaskEnd(Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-def submitted(out: str, count: int) -> int | None:
+def parse_submission(out: str, count: int) -> int | None:
     """The job that `qsub -terse` names for tasks 1 to `count`, if it names it once."""
     matches = [match for line in out.splitlines() if (match := _TERSE.fullmatch(line.strip()))]
     if len(matches) != 1 or matches[0].groups()[1:] != ("1", str(count), "1"):
@@ -169,7 +169,7 @@ def state_of(letters: str) -> NativeState:
     return NativeState.HELD if set(letters) & set("hE") else NativeState.WAITING
 
 
-def error_reasons(out: str) -> dict[Key, str]:
+def parse_error_reasons(out: str) -> dict[Key, str]:
     """Why tasks are in the error state, by `qstat -j`."""
     reasons: dict[Key, str] = {}
     job = None
@@ -183,7 +183,7 @@ def error_reasons(out: str) -> dict[Key, str]:
     return reasons
 
 
-def deletions(out: str, keys: Iterable[Key]) -> dict[Key, CancelOutcome]:
+def parse_deletions(out: str, keys: Iterable[Key]) -> dict[Key, CancelOutcome]:
     """What `qdel` did with each task: REMOVED or ORDERED by its own words, else FAILED."""
     whole: dict[int, CancelOutcome] = {}
     parts: dict[int, list[tuple[Container[int], CancelOutcome]]] = {}
@@ -204,7 +204,7 @@ def deletions(out: str, keys: Iterable[Key]) -> dict[Key, CancelOutcome]:
     return {(job, task): _outcome(parts.get(job, ()), task, whole.get(job)) for job, task in keys}
 
 
-def ended(out: str) -> dict[Key, TaskEnd]:
+def parse_ends(out: str) -> dict[Key, TaskEnd]:
     """Tasks that ended, by lines of the accounting file, and by our notes of waiting ones that were removed: the engine has
     no record of those. Of an account, if the first line names one. Half a line is left out.
     """
@@ -227,7 +227,7 @@ def without_record(stamp: str) -> TaskEnd:
     return TaskEnd(name=name(stamp), word="z", detail="it was deleted before it began")
 
 
-def matching(stamps: Mapping[Key, str], listed: Iterable[TaskRow]) -> dict[Key, TaskRow]:
+def match_rows(stamps: Mapping[Key, str], listed: Iterable[TaskRow]) -> dict[Key, TaskRow]:
     """The lines that are about pilots: a job of the same number with another name is not."""
     tasks_of: dict[int, list[int]] = defaultdict(list)
     for job, task in stamps:
@@ -247,21 +247,21 @@ def matching(stamps: Mapping[Key, str], listed: Iterable[TaskRow]) -> dict[Key, 
     return rows
 
 
-def portions(keys: Iterable[Key]) -> list[list[str]]:
+def deletion_words(keys: Iterable[Key]) -> list[list[str]]:
     """The tasks as words of `qdel`, neighbours together, in as many commands as they need."""
     words: list[str] = []
     first = last = (0, 0)
     for key in [*sorted(keys), (0, 0)]:
         if key != (last[0], last[1] + 1):
             if last != (0, 0):
-                words.append(native(first) if first == last else f"{native(first)}-{last[1]}")
+                words.append(native_id_of(first) if first == last else f"{native_id_of(first)}-{last[1]}")
             first = key
         last = key
     size = _ARGUMENT_BYTES // 24
     return [words[at : at + size] for at in range(0, len(words), size)]
 
 
-def native(key: Key) -> str:
+def native_id_of(key: Key) -> str:
     """The native id of a copy."""
     return f"{key[0]}.{key[1]}"
 

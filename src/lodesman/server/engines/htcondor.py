@@ -22,7 +22,7 @@ from lodesman.server.engines import backend
 from lodesman.server.engines import htcondor_text as text
 from lodesman.server.engines.backend import CancelOutcome, NativeState, NativeStatus, SubmitResult
 from lodesman.server.engines.job_script import job_script
-from lodesman.server.engines.run import Done, Runner
+from lodesman.server.engines.run import CommandResult, Runner
 
 _FOLDER: Final = ".lodesman/submit"
 _KNOWN: Final = 91
@@ -87,22 +87,22 @@ class HTCondorBackend:
         """One `condor_submit` for all copies. If its answer is of no use, the queue is asked."""
         if not spec.count:
             return SubmitResult()
-        if reason := backend.unusable(spec):
-            return backend.refused(spec, reason, transient=False)
+        if reason := backend.why_unusable(spec):
+            return backend.refuse_all(spec, reason, transient=False)
         remote = bool(self.schedd)
         where = ["-remote", *self._where()[1:]] if remote else []
         words = ["-terse", "-single-cluster", *where, *spec.options, "-"]
-        facts = text.description(spec, keep_seconds=self.keep_seconds, remote=remote)
+        facts = text.make_description(spec, keep_seconds=self.keep_seconds, remote=remote)
         script = job_script(spec, copy="$1").encode()
         spooled, size = "yes" if remote else "", str(len(script))
         done = self._shell(_SUBMIT, spec.submission, facts, spooled, size, *words, stdin=script)
         if done.code == _KNOWN:
-            return backend.refused(spec, "this submission was made before", transient=False)
+            return backend.refuse_all(spec, "this submission was made before", transient=False)
         if done.code == _NO_FOLDER:
-            return backend.refused(
+            return backend.refuse_all(
                 spec, f"no folder on the submit host: {text.reason_of(done.err)}", transient=True
             )
-        cluster = text.submitted_cluster(done.out, spec.count) if not done.code else None
+        cluster = text.parse_cluster(done.out, spec.count) if not done.code else None
         if cluster is None:
             return self._after_no_answer(spec, done)
         return SubmitResult(
@@ -120,7 +120,7 @@ class HTCondorBackend:
         before = self._read_view(pilots).jobs
         alive = [stamp for stamp, job in before.items() if job.state is not NativeState.ENDED]
         for some in _portions({stamp: pilots[stamp] for stamp in alive}):
-            self._run("condor_rm", *self._where(), "-constraint", text.exactly(some))
+            self._run("condor_rm", *self._where(), "-constraint", text.these_jobs(some))
         after = self._read_view({stamp: pilots[stamp] for stamp in alive}).jobs
         outcomes = {stamp: _outcome(before[stamp], after.get(stamp)) for stamp in alive}
         rest = {stamp: CancelOutcome.ENDED if stamp in before else CancelOutcome.UNKNOWN for stamp in pilots}
@@ -131,7 +131,7 @@ class HTCondorBackend:
         one be made.
         """
         answer = self._queue(None)
-        gone = self._read_history(text.ours_of(answer.account)) if answer.account else {}
+        gone = self._read_history(text.our_jobs_of(answer.account)) if answer.account else {}
         jobs = sorted({**gone, **answer.jobs}.values(), key=text.order, reverse=True)
         return {job.stamp: job.native_id for job in jobs}
 
@@ -143,7 +143,7 @@ class HTCondorBackend:
         if self.schedd:
             answer, free = self._queue(None), None
         else:
-            done = self._shell(_LOADS, text.ours(), stdin=text.QUEUE_FORMAT.encode())
+            done = self._shell(_LOADS, text.our_jobs(), stdin=text.QUEUE_FORMAT.encode())
             head, _, tail = self._check_done(done).partition(_FREE)
             answer, free = text.parse_queue(head), text.parse_free_cores(tail)
         jobs = answer.jobs.values()
@@ -192,7 +192,7 @@ class HTCondorBackend:
             return
         inside = {job.stamp for job in view.queue}
         for some in _portions({stamp: pilots[stamp] for stamp in ended if stamp in inside}):
-            named = [*self._where(), "-constraint", text.exactly(some)]
+            named = [*self._where(), "-constraint", text.these_jobs(some)]
             # A schedd elsewhere would give the output once more while the job is there: it goes at once, as a removed one.
             edit = ["condor_qedit", *named, "LeaveJobInQueue", "false"]
             done = self._run(*(["condor_rm", *named] if self.schedd else edit))
@@ -213,7 +213,7 @@ class HTCondorBackend:
         if missing:
             try:
                 few = len(missing) <= text.MOST_NAMES
-                words = [text.exactly(missing), "-limit", str(len(missing))] if few else [text.ours()]
+                words = [text.these_jobs(missing), "-limit", str(len(missing))] if few else [text.our_jobs()]
                 jobs = {**self._read_history(*words), **jobs}
             except BackendFault as fault:  # what is in the queue is known all the same
                 detail = fault.message
@@ -226,7 +226,7 @@ class HTCondorBackend:
 
     def _queue(self, submissions: Collection[str] | None) -> text.QueueAnswer:
         done = self._run(
-            "condor_q", *self._where(), "-constraint", text.ours(submissions), "-pr", "-",
+            "condor_q", *self._where(), "-constraint", text.our_jobs(submissions), "-pr", "-",
             stdin=text.QUEUE_FORMAT.encode(),
         )  # fmt: skip
         return text.parse_queue(self._check_done(done))
@@ -239,7 +239,7 @@ class HTCondorBackend:
         )  # fmt: skip
         return text.parse_history(self._check_done(done))
 
-    def _after_no_answer(self, spec: backend.PilotSpec, done: Done) -> SubmitResult:
+    def _after_no_answer(self, spec: backend.PilotSpec, done: CommandResult) -> SubmitResult:
         """Whether a submission was made that did not say so. Raises BackendFault if it is not known."""
         jobs = self._queue([spec.submission]).jobs.values()
         if jobs:
@@ -249,7 +249,7 @@ class HTCondorBackend:
             raise BackendFault(f"condor_submit gave no answer ({done.code}): {reason}.", transient=True)
         with contextlib.suppress(BackendFault):
             self._remove(spec.submission)
-        return backend.refused(spec, reason, transient=not text.is_permanent(done.err))
+        return backend.refuse_all(spec, reason, transient=not text.is_permanent(done.err))
 
     def _remove(self, *names: str) -> None:
         self._check_done(self._shell(_REMOVE, stdin="\n".join(names).encode()))
@@ -258,14 +258,14 @@ class HTCondorBackend:
         pool = ["-pool", self.collector] if self.collector else []
         return ["-name", self.schedd, *pool] if self.schedd else []
 
-    def _shell(self, script: str, *words: str, stdin: bytes = b"") -> Done:
+    def _shell(self, script: str, *words: str, stdin: bytes = b"") -> CommandResult:
         """A script of this module; its first argument is the folder of submissions."""
         return self._run("sh", "-c", script, "lodesman", self.folder or _FOLDER, *words, stdin=stdin)
 
-    def _run(self, *words: str, stdin: bytes = b"") -> Done:
+    def _run(self, *words: str, stdin: bytes = b"") -> CommandResult:
         return self.runner.run(words, stdin=stdin, seconds=self.command_seconds)
 
-    def _check_done(self, done: Done) -> str:
+    def _check_done(self, done: CommandResult) -> str:
         """What a command wrote. Raises BackendFault if it failed."""
         if done.code:
             raise BackendFault(f"HTCondor did not answer: {text.reason_of(done.err)}", transient=True)

@@ -110,7 +110,7 @@ class QueueAnswer(Struct, frozen=True, kw_only=True):
 # --- what is said to HTCondor ----------------------------------------------------------------------
 
 
-def description(spec: PilotSpec, *, keep_seconds: int, remote: bool) -> str:
+def make_description(spec: PilotSpec, *, keep_seconds: int, remote: bool) -> str:
     """The submit description; `script` and outputs are files of its folder.
 
     A job that was begun never starts again: it is removed. One that ended stays in the queue for `keep_seconds`. No variable
@@ -175,7 +175,7 @@ def queue_word(queue: QueueId) -> str:
     return "/".join(map(_plain, queue))
 
 
-def ours(submissions: Collection[str] | None = None) -> str:
+def our_jobs(submissions: Collection[str] | None = None) -> str:
     """A constraint: jobs of these submissions; of any for None, or too many for one argument."""
     if submissions is None or len(submissions) > MOST_NAMES:
         return "LodesmanSubmission =!= undefined"
@@ -183,12 +183,12 @@ def ours(submissions: Collection[str] | None = None) -> str:
     return f"member(LodesmanSubmission, {{{names}}})"
 
 
-def ours_of(account: str) -> str:
+def our_jobs_of(account: str) -> str:
     """A constraint: all jobs of ours of this account."""
-    return f"{ours()} && Owner == {json.dumps(account)}"
+    return f"{our_jobs()} && Owner == {json.dumps(account)}"
 
 
-def exactly(pilots: Mapping[str, str]) -> str:
+def these_jobs(pilots: Mapping[str, str]) -> str:
     """A constraint: these jobs (stamp -> native id) alone."""
     groups: dict[str, list[str]] = {}
     for stamp, native_id in pilots.items():
@@ -203,7 +203,7 @@ def exactly(pilots: Mapping[str, str]) -> str:
 # --- what HTCondor says ----------------------------------------------------------------------------
 
 
-def submitted_cluster(text: str, count: int) -> int | None:
+def parse_cluster(text: str, count: int) -> int | None:
     """The cluster that `condor_submit -terse` names, if it has all copies."""
     matches = _SUBMITTED.findall(text)
     if len(matches) == 1 and int(matches[0][1]) == count - 1:

@@ -100,7 +100,7 @@ def _kill_tree(cgroup: str | None, note: Callable[[int, int], None]) -> None:
         remove_cgroup(cgroup)
 
 
-def sealed(value: dict[str, Any]) -> bytes:
+def seal(value: dict[str, Any]) -> bytes:
     """A record as its file has it: with a check sum of all the rest."""
     return json.dumps({**value, "crc32": binascii.crc32(json.dumps(value).encode())}).encode()
 
@@ -111,7 +111,7 @@ def write_json(name: str, value: dict[str, Any]) -> None:
     """
     draft = f"{name}.{os.getpid()}"
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(sealed(value))
+        file.write(seal(value))
         file.flush()
         os.fsync(file.fileno())
     os.replace(draft, name)

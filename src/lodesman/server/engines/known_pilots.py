@@ -19,21 +19,21 @@ from lodesman.base.errors import LodesmanError
 from lodesman.base.processes import Process, living_processes
 from lodesman.decide.resources import QueueId
 from lodesman.server.engines.backend import NativeState, NativeStatus
-from lodesman.server.engines.begun_pilots import BegunPilots
+from lodesman.server.engines.begun_pilots import StartedPilots
 from lodesman.server.engines.damage import is_of_system
 from lodesman.server.engines.pilot_directory import ENTRY, STAMP, PilotDirectory
 from lodesman.server.engines.pilot_records import Entry
-from lodesman.server.engines.processes import keepers_of, marked, stamps_here, sweep
+from lodesman.server.engines.processes import find_keepers, find_marked, find_stamps, sweep
 
 _SWEEP_SECONDS: Final = 2.0
 REFUSED_CODE: Final = 3
 """The exit code of a pilot that the server refused; a test compares it."""
 _TWIN: Final = "a second process of it was refused, and the first one lives"
-Found = tuple[PilotDirectory, Entry, NativeState | None]
+FoundPilot = tuple[PilotDirectory, Entry, NativeState | None]
 """A pilot, what was submitted, and its state; None if its directory cannot be read now, or does not say where it stands."""
 
 
-class KnownPilots:
+class LocalPilots:
     """The pilots in `root`. `damaged`: what is damaged, in words. One thread at a time changes something.
 
     `fate_of` says what the server knows of a stamp: it "ran", "ended" before that, or neither, ''. The directory may be a
@@ -42,7 +42,7 @@ class KnownPilots:
 
     def __init__(self, root: Path, fate_of: Callable[[str], str]) -> None:
         self.root, self._fate_of = root, fate_of
-        self.begun = BegunPilots()
+        self.begun = StartedPilots()
         self.damaged: list[str] = []
         self._entries: dict[str, Entry] = {}
         self._ended: set[str] = set()
@@ -83,7 +83,7 @@ class KnownPilots:
             is_there = fault.errno != errno.ENOENT
         return pilot if is_there else None
 
-    def pilots(self) -> Iterator[Found]:
+    def pilots(self) -> Iterator[FoundPilot]:
         """Those that have not ended, with their queue alone if what was submitted is damaged. Raises OSError."""
         stamps = self.stamps()
         self._strays = self._find_strays() - stamps
@@ -104,7 +104,7 @@ class KnownPilots:
     def _find_strays(self) -> set[str]:
         """Those known to live without a directory; at first all that live here."""
         if self._strays is None:
-            self._strays = stamps_here(self.root, living_processes())
+            self._strays = find_stamps(self.root, living_processes())
             self.begun.add(self._strays)
         return self._strays
 
@@ -112,7 +112,7 @@ class KnownPilots:
         """Those without directory: another process removed it, or they run without it."""
         sought = {*gone, *(self._strays or ())}
         table = living_processes() if sought else {}
-        living = set(marked({stamp: self.root / stamp for stamp in sought}, table).values())
+        living = set(find_marked({stamp: self.root / stamp for stamp in sought}, table).values())
         self._strays = (self._strays or set()) & living
         self._vanished = {stamp: self._entries[stamp].queue for stamp in living.intersection(gone)}
         for stamp in living:
@@ -121,7 +121,7 @@ class KnownPilots:
             if stamp not in living:
                 del self._entries[stamp]
 
-    def _look(self, pilot: PilotDirectory) -> Found | None:
+    def _look(self, pilot: PilotDirectory) -> FoundPilot | None:
         stamp = pilot.stamp
         if stamp not in self._entries:
             self.name_damaged(pilot)
@@ -135,7 +135,7 @@ class KnownPilots:
         # No file knows what was submitted.
         elif (
             pilot.kept()
-            or keepers_of(pilot.path, living_processes())
+            or find_keepers(pilot.path, living_processes())
             or (pilot.was_started() and sweep([pilot], timeout=_SWEEP_SECONDS))
         ):
             self._unknown.add(stamp)
@@ -157,7 +157,7 @@ class KnownPilots:
             return False
         if pilot.kept():  # its own keeper carries the mark, too
             return True
-        lives = bool(marked({pilot.stamp: pilot.path}, living_processes()))
+        lives = bool(find_marked({pilot.stamp: pilot.path}, living_processes()))
         if lives:
             self.name(f"the directory of pilot {pilot.stamp}, in which a second process of it ran")
         return lives
@@ -167,7 +167,7 @@ class KnownPilots:
         was_begun, state = self.begun.has(pilot), pilot.state()  # in this order: a launch may come between
         if state is NativeState.ENDED:
             return None if self._may_be_twin(pilot) else state
-        is_kept = state is NativeState.UNKNOWN and bool(keepers_of(pilot.path, living_processes()))
+        is_kept = state is NativeState.UNKNOWN and bool(find_keepers(pilot.path, living_processes()))
         if is_kept or (state is NativeState.WAITING and was_begun):
             self._displace(pilot)
             return None
@@ -184,7 +184,7 @@ class KnownPilots:
     def end_displaced(self) -> set[str]:
         """End those by their directories that another one started, if no process is left. Raises OSError."""
         paths = {stamp: self.root / stamp for stamp in tuple(self._displaced)}
-        living = set(marked(paths, living_processes()).values()) if paths else set()
+        living = set(find_marked(paths, living_processes()).values()) if paths else set()
         ended = set()
         for stamp in paths.keys() - living:
             with self.alone(stamp):
@@ -203,8 +203,8 @@ class KnownPilots:
         if not self.begun.has(pilot):
             return []
         table = living_processes()
-        return keepers_of(pilot.path, table) or [
-            table[pid] for pid in marked({pilot.stamp: pilot.path}, table)
+        return find_keepers(pilot.path, table) or [
+            table[pid] for pid in find_marked({pilot.stamp: pilot.path}, table)
         ]
 
     def may_start(self, pilot: PilotDirectory) -> bool:
@@ -212,7 +212,7 @@ class KnownPilots:
         none. One that ran is named, and ends when no process of it is left. Raises OSError.
         """
         if self._living is None:
-            self._living = stamps_here(self.root, living_processes())
+            self._living = find_stamps(self.root, living_processes())
         try:
             fate = "ran" if pilot.stamp in self._living else self._fate_of(pilot.stamp)
         except LodesmanError:  # that cannot be known now
@@ -222,7 +222,7 @@ class KnownPilots:
                 pilot.write_end("cancelled", "the server ended it before it started")
             return not fate
         self._displace(pilot)
-        if marked({pilot.stamp: pilot.path}, living_processes()):
+        if find_marked({pilot.stamp: pilot.path}, living_processes()):
             self._strays = {*(self._strays or ()), pilot.stamp}
         else:
             self.end_displaced()
@@ -248,7 +248,7 @@ class KnownPilots:
         for _ in self.pilots():
             pass
         without = (self._entries.keys() | self._find_strays()) - self.stamps()
-        stamps = without | self._displaced | stamps_here(self.root, living_processes())
+        stamps = without | self._displaced | find_stamps(self.root, living_processes())
         pilots = [PilotDirectory(self.root / stamp) for stamp in stamps]
         left = sweep(pilots, timeout=_SWEEP_SECONDS) if pilots else set()
         self.end_displaced()

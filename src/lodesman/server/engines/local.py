@@ -34,7 +34,7 @@ from lodesman.server.engines.backend import (
 from lodesman.server.engines.begun_pilots import folder_of
 from lodesman.server.engines.damage import is_of_system, open_lock, remove
 from lodesman.server.engines.isolation import Isolation
-from lodesman.server.engines.known_pilots import Found, KnownPilots
+from lodesman.server.engines.known_pilots import FoundPilot, LocalPilots
 from lodesman.server.engines.pilot_directory import PilotDirectory
 from lodesman.server.engines.pilot_records import Entry
 from lodesman.server.engines.processes import (
@@ -72,12 +72,12 @@ class LocalBackend:
     fate_of: Callable[[str], str] = lambda _: ""  # as of `KnownPilots`
     clock: Callable[[], float] = time.time
     sizes: backend.Sizes = field(default_factory=backend.Sizes)
-    known: KnownPilots = field(init=False)
+    known: LocalPilots = field(init=False)
     _last_order: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.root = self.root.absolute()
-        self.known = KnownPilots(self.root, self.fate_of)
+        self.known = LocalPilots(self.root, self.fate_of)
         with contextlib.suppress(OSError):
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.root.chmod(self.isolation.folder_mode)
@@ -94,7 +94,7 @@ class LocalBackend:
         stamps = spec.stamps()
         is_known = spec.queue in self.slots
         reason = self.closed() or (
-            backend.unusable(spec) if is_known else f"no local queue {'/'.join(spec.queue)!r}"
+            backend.why_unusable(spec) if is_known else f"no local queue {'/'.join(spec.queue)!r}"
         )
         if reason:
             return SubmitResult(refused={stamp: _refusal(reason) for stamp in stamps.values()})
@@ -315,7 +315,7 @@ class LocalBackend:
             return CancelOutcome.FAILED
         return CancelOutcome.ORDERED
 
-    def _end_all(self, pilots: Sequence[Found], reason: str) -> None:
+    def _end_all(self, pilots: Sequence[FoundPilot], reason: str) -> None:
         for pilot, _, state in pilots:
             if state is NativeState.WAITING:
                 with self.known.alone(pilot.stamp):

@@ -42,7 +42,7 @@ from lodesman.base.processes import Process, read_process
 from lodesman.decide.resources import QueueId
 from lodesman.server.engines.backend import NativeState, NativeStatus
 from lodesman.server.engines.damage import as_damage, end_of, is_there, make_way, remove, remove_tree
-from lodesman.server.engines.keeper import open_regular, read_regular, sealed, write_json
+from lodesman.server.engines.keeper import open_regular, read_regular, seal, write_json
 from lodesman.server.engines.pilot_records import (
     BOOT,
     LAST_SECOND,
@@ -87,7 +87,7 @@ class PilotDirectory(Struct, frozen=True):
             whole = msgspec.structs.replace(
                 entry, boot=boot_id(), digest=hashlib.sha256(pilot_file).hexdigest()
             )
-            _write_new(draft / ENTRY, sealed(asdict(whole)))
+            _write_new(draft / ENTRY, seal(asdict(whole)))
             sync_directory(draft)
             draft.rename(self.path)
         except OSError:

@@ -227,20 +227,20 @@ def sweep(pilots: Sequence[PilotDirectory], *, roots: Collection[int] = (), time
 
     def find() -> list[Process]:
         table = living_processes()
-        tops = [pid for pid in {*roots, *marked(paths, table)} if pid in table]
+        tops = [pid for pid in {*roots, *find_marked(paths, table)} if pid in table]
         return [table[pid] for pid in tops] + descendants(table, tops)
 
     for cgroup in cgroups:
         kill_cgroup(cgroup)
     # Twice: the first pass may have missed a process that forked behind it.
     if kill_family(find, timeout) or kill_family(find, timeout):
-        return set(marked(paths, living_processes()).values()) or set(paths)
+        return set(find_marked(paths, living_processes()).values()) or set(paths)
     for cgroup in cgroups:
         remove_cgroup(cgroup)
     return set()
 
 
-def marked(paths: Mapping[str, Path], table: Mapping[int, Process]) -> dict[int, str]:
+def find_marked(paths: Mapping[str, Path], table: Mapping[int, Process]) -> dict[int, str]:
     """Number -> stamp of the processes that carry a mark of these pilots (stamp -> directory)."""
     spared, pid = set(), os.getpid()
     while pid in table:
@@ -250,13 +250,13 @@ def marked(paths: Mapping[str, Path], table: Mapping[int, Process]) -> dict[int,
     return {pid: stamp for pid, stamp in stamps.items() if stamp is not None}
 
 
-def stamps_here(root: Path, table: Mapping[int, Process]) -> set[str]:
+def find_stamps(root: Path, table: Mapping[int, Process]) -> set[str]:
     """The stamps of all living pilots that were started in this folder."""
     mark, marks = root_mark(root), (_marks_of(process) for process in table.values())
     return {stamp for stamp, folder in marks if folder == mark and STAMP.fullmatch(stamp)}
 
 
-def keepers_of(path: Path, table: Mapping[int, Process]) -> list[Process]:
+def find_keepers(path: Path, table: Mapping[int, Process]) -> list[Process]:
     """Keeper and guard of a pilot, wherever its directory was moved. Those of earlier releases have no mark."""
     marks = (path.name, root_mark(path.parent))
     return [process for process in table.values() if _marks_of(process) == marks and _is_keeper(process)]

@@ -23,7 +23,7 @@ from lodesman.decide.resources import QueueId
 from lodesman.server.engines import backend, slurm_text
 from lodesman.server.engines.backend import CancelOutcome, NativeState, NativeStatus, SubmitResult
 from lodesman.server.engines.job_script import SUBMIT_WHOLE, job_script
-from lodesman.server.engines.run import Done, Runner
+from lodesman.server.engines.run import CommandResult, Runner
 
 _ARGUMENT_BYTES: Final = 64 << 10
 """Of the ids or paths of one command: by SSH, a whole command is one argument of 128 kB at most."""
@@ -62,19 +62,19 @@ class SlurmBackend:
         """Submit one array. Its folder is made before, and removed if Slurm refuses for certain."""
         if not spec.count:
             return SubmitResult()
-        if reason := backend.unusable(spec):
-            return backend.refused(spec, reason, transient=False)
+        if reason := backend.why_unusable(spec):
+            return backend.refuse_all(spec, reason, transient=False)
         try:
             account = self._read_account()
             folder = f"{account.folder}/{spec.submission}"
             made = self._run(["mkdir", "-m", "0700", "--", folder])
         except BackendFault as fault:  # nothing was submitted
-            return backend.refused(spec, fault.message, transient=True)
+            return backend.refuse_all(spec, fault.message, transient=True)
         if made.code:
             is_known = "File exists" in made.err
             self._account = self._account if is_known else None  # the folder of outputs may be gone
             reason = "this submission was submitted before" if is_known else made.err.strip()
-            return backend.refused(spec, reason, transient=not is_known)
+            return backend.refuse_all(spec, reason, transient=not is_known)
         return self._submit(spec, folder)
 
     def status(self, pilots: Mapping[str, str]) -> dict[str, NativeStatus]:
@@ -147,7 +147,7 @@ class SlurmBackend:
 
     def check(self, spec: backend.PilotSpec) -> backend.Check:
         """What `sbatch --test-only` says of it."""
-        if reason := backend.unusable(spec):
+        if reason := backend.why_unusable(spec):
             return backend.Check(possible=False, detail=reason, final=True)
         done = self._run([*self._sbatch(spec, "/dev/null"), "--test-only"], stdin=b"#!/bin/sh\n")
         reason = slurm_text.refusal_of(done.err)
@@ -206,7 +206,7 @@ class SlurmBackend:
         with contextlib.suppress(BackendFault):
             self._run(["rmdir", "--", folder])
         reason = reason or f"sbatch ended with exit code {done.code}"
-        return backend.refused(spec, reason, transient=slurm_text.may_pass(reason))
+        return backend.refuse_all(spec, reason, transient=slurm_text.may_pass(reason))
 
     def _sbatch(self, spec: backend.PilotSpec, output: str) -> list[str]:
         """Of two options that contradict each other, the later one holds."""
@@ -225,16 +225,16 @@ class SlurmBackend:
     def _name(self, submission: str) -> str:
         return f"{self.prefix}-{submission}"
 
-    def _read_queue(self) -> slurm_text.Listed:
+    def _read_queue(self) -> slurm_text.PilotList:
         mark = _mark()
         text = self._run_list(_squeue(mark, slurm_text.QUEUE_FIELDS, "--me", "--states=all"))
-        return slurm_text.listed_by_squeue(text, mark, f"{self.prefix}-")
+        return slurm_text.parse_squeue(text, mark, f"{self.prefix}-")
 
-    def _read_accounting(self, *which: str) -> slurm_text.Listed:
+    def _read_accounting(self, *which: str) -> slurm_text.PilotList:
         mark = _mark()
         fields = ",".join(slurm_text.ACCOUNTING_FIELDS)
         words = [*_TIMES, "sacct", "-X", "-p", f"--delimiter={mark}", f"--format={fields}", *which]
-        return slurm_text.listed_by_sacct(self._run_list(words), mark, f"{self.prefix}-")
+        return slurm_text.parse_sacct(self._run_list(words), mark, f"{self.prefix}-")
 
     def _read_ends(self, pilots: Mapping[str, str]) -> dict[str, slurm_text.Record | None]:
         """Those that the accounting says have ended. Raises BackendFault."""
@@ -251,7 +251,7 @@ class SlurmBackend:
         return records
 
     def _match_records(
-        self, pilots: Mapping[str, str], listed: slurm_text.Listed
+        self, pilots: Mapping[str, str], listed: slurm_text.PilotList
     ) -> dict[str, slurm_text.Record | None]:
         """Of each pilot that is listed under both its number and its name."""
         records: dict[str, slurm_text.Record | None] = {}
@@ -260,7 +260,7 @@ class SlurmBackend:
             records[stamp] = listed.record(native_id, self._job_of(stamp)) if same else None
         return records
 
-    def _name_pilots(self, listed: slurm_text.Listed) -> dict[str, str]:
+    def _name_pilots(self, listed: slurm_text.PilotList) -> dict[str, str]:
         names = {}
         for native_id, record in listed.tasks.items():
             stamp = f"{record.name[len(self.prefix) + 1 :]}-{record.task}" if record else ""
@@ -304,13 +304,13 @@ class SlurmBackend:
         program = next(word for word in words if word not in _TIMES)
         return self._check_done(program, self._run(words)).out
 
-    def _check_done(self, program: str, done: Done) -> Done:
+    def _check_done(self, program: str, done: CommandResult) -> CommandResult:
         if done.code:
             reason = slurm_text.last_line(done.err) or f"it ended with exit code {done.code}"
             raise BackendFault(f"{program} failed: {reason}.", transient=True)
         return done
 
-    def _run(self, words: Sequence[str], *, stdin: bytes = b"") -> Done:
+    def _run(self, words: Sequence[str], *, stdin: bytes = b"") -> CommandResult:
         return self.runner.run(words, stdin=stdin, seconds=self.seconds)
 
 

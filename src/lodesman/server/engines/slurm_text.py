@@ -79,7 +79,7 @@ class Record(NamedTuple):
     name: str
 
 
-class Listed:
+class PilotList:
     """Our pilots in a list: the record of each native id, and those for the rest of an array."""
 
     def __init__(self, rows: Iterator[Sequence[str] | None], prefix: str) -> None:
@@ -120,15 +120,15 @@ class Listed:
         return {record.name for record in records if record and not has_ended(record)}
 
 
-def listed_by_squeue(text: str, mark: str, prefix: str) -> Listed:
+def parse_squeue(text: str, mark: str, prefix: str) -> PilotList:
     """Our pilots that the controller knows. Raises BackendFault."""
-    return Listed(_records("squeue", text, mark, QUEUE_FIELDS), prefix)
+    return PilotList(_records("squeue", text, mark, QUEUE_FIELDS), prefix)
 
 
-def listed_by_sacct(text: str, mark: str, prefix: str) -> Listed:
+def parse_sacct(text: str, mark: str, prefix: str) -> PilotList:
     """Our pilots in the accounting. Raises BackendFault."""
     rows = _records("sacct", text, mark, ACCOUNTING_FIELDS)
-    return Listed((fields and [*fields[0].partition("_")[::2], *fields[1:]] for fields in rows), prefix)
+    return PilotList((fields and [*fields[0].partition("_")[::2], *fields[1:]] for fields in rows), prefix)
 
 
 def status_of(record: Record, observed_at: float) -> NativeStatus:

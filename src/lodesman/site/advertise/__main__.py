@@ -38,7 +38,7 @@ Exit codes: 0 published, 1 refused, 2 wrong usage, 4 no token or not a good one,
 # --- the ad ---------------------------------------------------------------------------------------------------------------
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     """A text as ClassAds of the old form write it: a backslash is plain."""
     return '"' + text.replace('"', '\\"') + '"'
 
@@ -56,11 +56,11 @@ def requirements(options: argparse.Namespace) -> str:
 
 def write_site_ad(options: argparse.Namespace, counts: JobCounts, now: float) -> str:
     """An attribute in each line; `--set` replaces any."""
-    stations = [quoted(station) for station in options.station or [options.site]]
+    stations = [quote_text(station) for station in options.station or [options.site]]
     facts = {
-        "Name": quoted(options.site),
+        "Name": quote_text(options.site),
         "UpdateSequenceNumber": int(now * 1000),
-        "Incarnation": quoted(options.incarnation),
+        "Incarnation": quote_text(options.incarnation),
         "ClassAdLifetime": options.lifetime,
         "StationName": stations[0] if len(stations) == 1 else None,
         "StationNames": _list(stations) if len(stations) > 1 else None,
@@ -73,7 +73,7 @@ def write_site_ad(options: argparse.Namespace, counts: JobCounts, now: float) ->
         "CurMatches": "CurrentJobs",
         "JobsMatchedSinceLastAdvertisement": "CurMatches - CurrentJobs",
         "Requirements": requirements(options),
-        "PilotStamps": _list(map(quoted, counts.stamps[:_MOST_STAMPS])),  # older ones were in ads before
+        "PilotStamps": _list(map(quote_text, counts.stamps[:_MOST_STAMPS])),  # older ones were in ads before
     }
     names = {name.lower(): name for name in facts}
     for name, expression in options.set:

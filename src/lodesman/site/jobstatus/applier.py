@@ -14,7 +14,7 @@ from lodesman.site.jobstatus.sites.door import Act, SiteDoor, SiteFault, perform
 from lodesman.site.jobstatus.survey import LookAt, with_status
 from lodesman.site.jobstatus.vacate.candidates import DRAIN, KILL, Candidate, Terms, price, silent_rate
 from lodesman.site.jobstatus.vacate.plan import HOSTS, VacatePlan, VacateRequest, Victim, make_plan
-from lodesman.site.jobstatus.vacate.several import ToFree
+from lodesman.site.jobstatus.vacate.several import ResourceNeed
 from lodesman.site.jobstatus.vacate_memory import VacateMemory
 
 MOVED = 0.1
@@ -138,11 +138,11 @@ class Applier:
         self._note("plan", cost=plan.cost, victims=[victim.job for victim in plan.victims])
         return plan
 
-    def _lack(self, request: VacateRequest) -> ToFree:
+    def _lack(self, request: VacateRequest) -> ResourceNeed:
         need = request.need
         for victim in self.acted.values():
             if not request.hosts or set(request.hosts) & set(victim.nodes):
-                need = ToFree(
+                need = ResourceNeed(
                     need.cores - victim.cores, need.memory_mb - victim.memory_mb, need.gpus - victim.gpus
                 )
         return need
@@ -191,7 +191,9 @@ class Applier:
             if not waiting or (len(drains) == len(waiting) and now >= ends):
                 return None
             if now >= max(until, ends if drains else 0.0):
-                return replace(plan, missing=ToFree(sum(victim.cores for victim in waiting)), victims=waiting)
+                return replace(
+                    plan, missing=ResourceNeed(sum(victim.cores for victim in waiting)), victims=waiting
+                )
             self.wait(min(self.poll_s, max(0.1, ends - now)) if drains else min(self.poll_s, 1.0))
 
     def _has_gone(self, job: str, candidate: Candidate | None) -> bool:
@@ -226,5 +228,5 @@ def _at(request: VacateRequest, ends: float, now: float) -> VacateRequest:
     return replace(request, terms=replace(terms, within=max(0.0, ends - now) + terms.kill_s))
 
 
-def _is_needed(lack: ToFree) -> bool:
+def _is_needed(lack: ResourceNeed) -> bool:
     return lack.cores > 0 or lack.memory_mb > 0 or lack.gpus > 0

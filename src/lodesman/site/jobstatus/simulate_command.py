@@ -15,10 +15,10 @@ from typing import TextIO
 
 from lodesman.site.jobstatus.vacate.candidates import Terms
 from lodesman.site.jobstatus.vacate.simulation import (
-    Assumed,
+    Assumptions,
     Losses,
     compare,
-    learned,
+    learn_errors,
     moments,
     read_swf,
     simulate_job,
@@ -77,7 +77,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--moments", type=int, default=200, metavar="N", help="how many moments (default: %(default)s)")
     add("--seed", type=int, default=1, metavar="N", help="of the random numbers (default: %(default)s)")
     add("--json", action="store_true", dest="as_json", help="one JSON object")
-    for field in fields(Assumed):
+    for field in fields(Assumptions):
         name = "--" + field.name.replace("_", "-")
         words = _LINES[field.name].format(field.default)
         add(
@@ -92,7 +92,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(options: argparse.Namespace) -> int:
     """Simulate and print; exit code 0, or 1 if there is nothing to compare."""
-    assumed = Assumed(**{field.name: getattr(options, field.name) for field in fields(Assumed)})
+    assumed = Assumptions(**{field.name: getattr(options, field.name) for field in fields(Assumptions)})
     try:
         with _opened(options.swf) as lines:
             log = list(read_swf(lines))
@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
     for now, running in moments(log, options.moments, rng):
         jobs = [simulate_job(logged, assumed, rng, now) for logged in running]
         cores = max(1, round(options.part * sum(logged.cores for logged in running)))
-        terms = Terms(within=options.hours * 3600, sigmas=learned(log, assumed, rng, now))
+        terms = Terms(within=options.hours * 3600, sigmas=learn_errors(log, assumed, rng, now))
         losses = compare(jobs, cores, now, terms)
         all_losses += [losses] if losses else []
     if not all_losses or not any(losses.youngest for losses in all_losses):
@@ -135,7 +135,7 @@ def _opened(path: Path) -> TextIO:
 
 
 def _in_words(
-    jobs: int, count: int, means: dict[str, float], assumed: Assumed, options: argparse.Namespace
+    jobs: int, count: int, means: dict[str, float], assumed: Assumptions, options: argparse.Namespace
 ) -> Iterator[str]:
     yield f"{jobs:,} jobs; {count:,} moments, each time {options.part:.0%} of the busy cores of a partition are freed."
     yield f"  {'':<33} {'core-hours lost':>15}  {'of youngest first':>17}"

@@ -23,9 +23,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Protocol
 
-from .timeline import Facts, Said, after, decide, no_start
+from .timeline import Facts, LastStatus, decide, no_start, note_publication
 from .values import Status
-from .waste import Running
+from .waste import RunningPayload
 
 _LONGEST_S = 30 * 86_400
 _DEFAULT_CAUSE = "drain"
@@ -67,7 +67,7 @@ class Sink(Protocol):
 
 
 @dataclass(frozen=True)
-class Happened:
+class ScriptEvent:
     """A publication for the event `why`, written or not, or the payload that was refused for the reason `why`."""
 
     at: float
@@ -148,7 +148,7 @@ def _field(where: str, record: Mapping[str, object], name: str, kinds: tuple[typ
     return value
 
 
-def follow(facts: Facts, steps: Sequence[ScriptStep], sink: Sink) -> Iterator[Happened]:
+def follow(facts: Facts, steps: Sequence[ScriptStep], sink: Sink) -> Iterator[ScriptEvent]:
     """Let the steps happen, and publish as a pilot does. Raises InvalidSteps for a payload that does not run."""
     pilot = _ScriptedPilot(facts, sink)
     for at, together in groupby(steps, key=lambda step: step.at):
@@ -157,7 +157,7 @@ def follow(facts: Facts, steps: Sequence[ScriptStep], sink: Sink) -> Iterator[Ha
         for step in together:
             refused = pilot.happen(step)
             if refused:
-                yield Happened(at, refused, refused=step.payload)
+                yield ScriptEvent(at, refused, refused=step.payload)
         yield from pilot.ask(at)
 
 
@@ -166,21 +166,21 @@ class _ScriptedPilot:
         self.ask_again = math.inf
         self._facts = facts
         self._sink = sink
-        self._said = Said()
-        self._running: dict[str, Running] = {}
+        self._said = LastStatus()
+        self._running: dict[str, RunningPayload] = {}
         self._pending: dict[str, float] = {}
         self._refused: set[str] = set()
 
-    def ask(self, now: float) -> Iterator[Happened]:
+    def ask(self, now: float) -> Iterator[ScriptEvent]:
         due = decide(self._said, self._facts, now)
         self.ask_again = due.ask_again
         if due.publish is None:
             return
         written = self._sink.publish(due.publish)
         if written:
-            self._said = after(self._said, due.publish, now)
+            self._said = note_publication(self._said, due.publish, now)
             self.ask_again = decide(self._said, self._facts, now).ask_again
-        yield Happened(now, due.why, due.publish, written)
+        yield ScriptEvent(now, due.why, due.publish, written)
 
     def happen(self, step: ScriptStep) -> str | None:
         """The reason if a payload may not start."""
@@ -208,7 +208,7 @@ class _ScriptedPilot:
         reason = no_start(self._said, step.expected_end, step.at)
         if reason is None:
             self._refused.discard(step.payload)
-            self._running[step.payload] = Running(
+            self._running[step.payload] = RunningPayload(
                 step.cores, step.at, step.at, step.expected_end, step.enforced_end
             )
             self._tell()

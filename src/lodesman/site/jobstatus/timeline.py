@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from .values import Status
-from .waste import Running, publish
+from .waste import RunningPayload, publish
 
 APART_SECONDS = 5
 HEART_BEAT_SECONDS = 240
@@ -30,7 +30,7 @@ class Facts:
     """What a pilot knows of itself now, as in waste.publish."""
 
     allocated: int
-    running: Sequence[Running] = ()
+    running: Sequence[RunningPayload] = ()
     pending_waste: float = 0
     slot_ends: float | None = None
     drain: frozenset[str] = frozenset()  # the causes for which it takes no more payloads
@@ -39,7 +39,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Said:
+class LastStatus:
     """What was published last, and when."""
 
     status: Status | None = None
@@ -49,7 +49,7 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Due:
+class NextStatus:
     """What is to be done."""
 
     ask_again: float  # the latest time of the next question
@@ -57,25 +57,25 @@ class Due:
     why: str = "nothing-new"  # the event
 
 
-def decide(published: Said, facts: Facts, now: float) -> Due:
+def decide(published: LastStatus, facts: Facts, now: float) -> NextStatus:
     """What to publish now, and when to ask again unless something happens before."""
     if published.status is None:
-        return Due(now + APART_SECONDS, _fresh(published, facts, now), "first")
+        return NextStatus(now + APART_SECONDS, _fresh(published, facts, now), "first")
     gone = published.status.used_cpu == 0 and published.status.can_postpone_last_job is False
     if facts.leaving and not gone:
-        return Due(now + APART_SECONDS, _fresh(published, facts, now), "leaving")
+        return NextStatus(now + APART_SECONDS, _fresh(published, facts, now), "leaving")
     status, why = _next(published, published.status, facts, now)
     quiet = now - published.at
     if why != "nothing-new" and not 0 <= quiet < APART_SECONDS:
-        return Due(now + APART_SECONDS, status, why)
+        return NextStatus(now + APART_SECONDS, status, why)
     if not 0 <= quiet < HEART_BEAT_SECONDS:
-        return Due(now + APART_SECONDS, status, "heart-beat")
+        return NextStatus(now + APART_SECONDS, status, "heart-beat")
     if why != "nothing-new":
-        return Due(published.at + APART_SECONDS)
-    return Due(_ask_again(published, published.status, now))
+        return NextStatus(published.at + APART_SECONDS)
+    return NextStatus(_ask_again(published, published.status, now))
 
 
-def after(published: Said, status: Status, now: float) -> Said:
+def note_publication(published: LastStatus, status: Status, now: float) -> LastStatus:
     """The state once this was written."""
     held_until, promised = published.held_until, published.promised_end
     if status.can_postpone_last_job is False:
@@ -84,10 +84,10 @@ def after(published: Said, status: Status, now: float) -> Said:
         held_until = now + HOLD_SECONDS
     elif held_until is not None and now >= held_until:
         promised, held_until = None, None
-    return Said(status, now, held_until, promised)
+    return LastStatus(status, now, held_until, promised)
 
 
-def no_start(published: Said, ends: float, now: float) -> str | None:
+def no_start(published: LastStatus, ends: float, now: float) -> str | None:
     """Why a payload that ends then at the latest may not start now: `hold` (last_job_start would be untrue) or `promise`
     (last_exp_job_end is firm while can_postpone_last_job is False).
     """
@@ -100,11 +100,11 @@ def no_start(published: Said, ends: float, now: float) -> str | None:
     return "promise" if last is not None and ends > last else None
 
 
-def _is_held(published: Said, now: float) -> bool:
+def _is_held(published: LastStatus, now: float) -> bool:
     return published.held_until is not None and now < published.held_until
 
 
-def _fresh(published: Said, facts: Facts, now: float) -> Status:
+def _fresh(published: LastStatus, facts: Facts, now: float) -> Status:
     """What is true now, within what was promised."""
     can_postpone = not (facts.drain or facts.leaving)
     promised = None if can_postpone else published.promised_end
@@ -124,7 +124,7 @@ def _fresh(published: Said, facts: Facts, now: float) -> Status:
     return replace(status, **{name: min(getattr(status, name), promised) for name in names})
 
 
-def _next(published: Said, last: Status, facts: Facts, now: float) -> tuple[Status, str]:
+def _next(published: LastStatus, last: Status, facts: Facts, now: float) -> tuple[Status, str]:
     """What would be published next, and for which event."""
     fresh = _fresh(published, facts, now)
     if last.can_postpone_last_job is False and fresh.can_postpone_last_job:
@@ -174,7 +174,7 @@ def _moved(before: int | None, since: int | None) -> int:
     return abs((since or 0) - (before or 0))
 
 
-def _ask_again(published: Said, last: Status, now: float) -> float:
+def _ask_again(published: LastStatus, last: Status, now: float) -> float:
     """The next moment when something is to be published without an event."""
     times = [published.at + HEART_BEAT_SECONDS]
     if published.held_until is not None:

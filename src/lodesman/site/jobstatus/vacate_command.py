@@ -48,7 +48,7 @@ from lodesman.site.jobstatus.vacate.plan import (
     VacateRequest,
     make_plan,
 )
-from lodesman.site.jobstatus.vacate.several import ToFree
+from lodesman.site.jobstatus.vacate.several import ResourceNeed
 from lodesman.site.jobstatus.vacate_memory import VacateMemory
 
 DONE, FAILED, INFEASIBLE, TOO_OLD = 0, 1, 3, 4
@@ -252,7 +252,7 @@ def request_of(options: argparse.Namespace) -> VacateRequest:
     """What the words ask for."""
     scope, *hosts = options.scope
     return VacateRequest(
-        ToFree(options.free, options.memory, options.gpus),
+        ResourceNeed(options.free, options.memory, options.gpus),
         scope=scope,
         hosts=tuple(hosts),
         nodes=options.nodes,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lodesman.site.jobstatus.vacate.candidates import Candidate
-from lodesman.site.jobstatus.vacate.history import KnownEnd, Sighting, VacateHistory, after_list, after_look
+from lodesman.site.jobstatus.vacate.history import JobEnd, Sighting, VacateHistory, after_list, after_look
 
 _MOST_BYTES = 1 << 26
 _Parts = Mapping[str, Any]
@@ -83,5 +83,5 @@ class VacateMemory:
 def _history(record: Mapping[str, Any]) -> VacateHistory:
     return VacateHistory(
         {job: Sighting(*row) for job, row in record.get("running", {}).items()},
-        {owner: tuple(KnownEnd(*row) for row in rows) for owner, rows in record.get("ends", {}).items()},
+        {owner: tuple(JobEnd(*row) for row in rows) for owner, rows in record.get("ends", {}).items()},
     )

@@ -25,7 +25,7 @@ LEAST_OVERRUN_SECONDS = 300
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningPayload:
     """One payload of a pilot, as the writer knows it; UNIX seconds."""
 
     cores: int
@@ -47,7 +47,7 @@ class Estimate:
 
 
 def publish(
-    running: Sequence[Running],
+    running: Sequence[RunningPayload],
     *,
     allocated: int,
     pending_waste: float,
@@ -86,7 +86,7 @@ def publish(
     )
 
 
-def expected_end(payload: Running, slot_ends: float | None, now: float) -> int:
+def expected_end(payload: RunningPayload, slot_ends: float | None, now: float) -> int:
     """When this payload is expected to end, not in the past nor after it is made to end.
 
     An estimate that has passed is made anew: a quarter of the expected run is added, at least 300 s, and each time that this
@@ -100,7 +100,7 @@ def expected_end(payload: Running, slot_ends: float | None, now: float) -> int:
     return math.ceil(end) if limit is None else min(math.ceil(end), limit)
 
 
-def _enforced_end(payload: Running, slot_ends: float | None, now: float) -> int | None:
+def _enforced_end(payload: RunningPayload, slot_ends: float | None, now: float) -> int | None:
     limits = [limit for limit in (payload.enforced_end, slot_ends) if limit is not None]
     return math.ceil(max(now, min(limits))) if limits else None
 

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from lodesman.base.errors import BackendFault
 from lodesman.base.processes import kill_group
-from lodesman.server.engines.run import Done
+from lodesman.server.engines.run import CommandResult
 
 # What a command needs of the server's environment, and what says where batch systems are: the rest may hold secrets.
 _PASSED_ON: Final = (
@@ -22,7 +22,7 @@ _PASSED_ON: Final = (
 _ROOT: Final = 0
 
 
-def passed_on() -> dict[str, str]:
+def base_environment() -> dict[str, str]:
     """The environment of a command."""
     return {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {"LC_ALL": "C"}
 
@@ -35,9 +35,9 @@ class Here(Struct, frozen=True, kw_only=True):
     account: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
 
-    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 60.0) -> Done:
+    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 60.0) -> CommandResult:
         """Run a command to its end. Raises BackendFault."""
-        environment = {**passed_on(), **self.environment}
+        environment = {**base_environment(), **self.environment}
         try:
             words = [*self._prefix(environment), *words]
             process = subprocess.Popen(
@@ -54,7 +54,7 @@ class Here(Struct, frozen=True, kw_only=True):
                 kill_group(process.pid)  # what it started may hold its output open
                 raise BackendFault(f"{words[0]} did not end within {seconds:g} s.", transient=True) from None
         code = process.returncode if process.returncode >= 0 else 128 - process.returncode
-        return Done(code, out.decode(errors="replace"), err.decode(errors="replace"))
+        return CommandResult(code, out.decode(errors="replace"), err.decode(errors="replace"))
 
     def _prefix(self, environment: dict[str, str]) -> list[str]:
         """The words that make the command the account's. Raises ValueError if there is none."""

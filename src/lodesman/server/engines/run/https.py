@@ -32,7 +32,7 @@ class Answer(NamedTuple):
     length: int | None  # of the body as the service says it, also where it sends none
 
 
-class _Open(NamedTuple):
+class _Connection(NamedTuple):
     """A connection, what its requests say of the caller, and until when it may be used (monotonic)."""
 
     connection: HTTPSConnection
@@ -53,7 +53,7 @@ class Https:
     token_file: str = ""  # holds a bearer token
     seconds: float = 60.0  # for a whole request
     most_bytes: int = 64 << 20  # of an answer
-    _idle: list[_Open] = field(default_factory=list, init=False, repr=False)
+    _idle: list[_Connection] = field(default_factory=list, init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -88,7 +88,7 @@ class Https:
         except (OSError, HTTPException, ValueError) as fault:
             raise self._fault(opened, fault) from None
 
-    def _take(self) -> _Open | None:
+    def _take(self) -> _Connection | None:
         with self._lock:
             while self._idle:
                 connection = self._idle.pop()
@@ -97,7 +97,7 @@ class Https:
                 connection.connection.close()
         return None
 
-    def _connect(self) -> _Open:
+    def _connect(self) -> _Connection:
         parts = urlsplit(self.url)
         if parts.scheme != "https" or not parts.hostname:
             raise BackendFault(
@@ -113,7 +113,7 @@ class Https:
         headers = {"Authorization": f"Bearer {self._token()}"} if self.token_file else {}
         connection = HTTPSConnection(parts.hostname, parts.port or 443, timeout=self.seconds, context=context)
         connection.connect()
-        return _Open(connection, headers, time.monotonic() + _AGE_SECONDS)
+        return _Connection(connection, headers, time.monotonic() + _AGE_SECONDS)
 
     def _token(self) -> str:
         token = Path(self.token_file).read_text(encoding="utf-8").strip()
@@ -127,7 +127,7 @@ class Https:
 
     def _exchange(
         self,
-        opened: _Open,
+        opened: _Connection,
         method: str,
         path: str,
         body: bytes | None,
@@ -169,7 +169,7 @@ class Https:
             raise HTTPException("its answer is cut off")
         return b"".join(parts)
 
-    def _fault(self, opened: _Open | None, fault: Exception) -> BackendFault:
+    def _fault(self, opened: _Connection | None, fault: Exception) -> BackendFault:
         if opened is not None:
             opened.connection.close()
         reason = str(fault.strerror or fault) if isinstance(fault, OSError) else str(fault)
@@ -188,6 +188,6 @@ def _left(deadline: float) -> float:
     return left
 
 
-def _close(idle: list[_Open]) -> None:
+def _close(idle: list[_Connection]) -> None:
     for opened in idle:
         opened.connection.close()

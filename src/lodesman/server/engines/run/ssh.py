@@ -23,7 +23,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from lodesman.base.errors import BackendFault
-from lodesman.server.engines.run import Done
+from lodesman.server.engines.run import CommandResult
 from lodesman.server.engines.run.here import Here
 
 _SSH_FAILED: Final = 255
@@ -47,7 +47,7 @@ class Ssh(Struct, frozen=True, kw_only=True):
     connect_seconds: int = 10
     keep_seconds: int = 60  # after which an unused connection ends
 
-    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 60.0) -> Done:
+    def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 60.0) -> CommandResult:
         """One that takes too long is killed over there too. Raises BackendFault."""
         self._prepare()
         variables = [f"{name}={value}" for name, value in self.environment.items()]

@@ -47,7 +47,7 @@ class Sighting(NamedTuple):
     killed: bool = False  # `vacate` ends it
 
 
-class KnownEnd(NamedTuple):
+class JobEnd(NamedTuple):
     """When a job ended, and the logarithm of its real over its expected time until then."""
 
     at: float
@@ -59,7 +59,7 @@ class VacateHistory:
     """What `vacate` remembers."""
 
     running: Mapping[str, Sighting] = field(default_factory=dict)  # by job
-    ends: Mapping[str, tuple[KnownEnd, ...]] = field(default_factory=dict)  # by owner, the oldest first
+    ends: Mapping[str, tuple[JobEnd, ...]] = field(default_factory=dict)  # by owner, the oldest first
 
     def sigmas(self) -> dict[str, float]:
         """By owner the standard deviation of the logarithm of real over expected times; '' is for all others."""
@@ -98,11 +98,11 @@ def after_list(
             continue
         error = _error(one, now)
         if error is not None:
-            ends[one.owner] = (*ends.get(one.owner, ()), KnownEnd(now, error))[-MOST_ENDS:]
+            ends[one.owner] = (*ends.get(one.owner, ()), JobEnd(now, error))[-MOST_ENDS:]
     return VacateHistory(still, _recent(ends, now))
 
 
-def _recent(ends: Mapping[str, tuple[KnownEnd, ...]], now: float) -> dict[str, tuple[KnownEnd, ...]]:
+def _recent(ends: Mapping[str, tuple[JobEnd, ...]], now: float) -> dict[str, tuple[JobEnd, ...]]:
     kept = {
         owner: tuple(end for end in all_of if end.at > now - MOST_AGE_S) for owner, all_of in ends.items()
     }

@@ -14,7 +14,7 @@ from lodesman.site.jobstatus.vacate.choice import (
     inversions,
     with_lower_priority,
 )
-from lodesman.site.jobstatus.vacate.several import ToFree, cheapest_for
+from lodesman.site.jobstatus.vacate.several import ResourceNeed, cheapest_for
 from lodesman.site.jobstatus.waste import SILENT_SECONDS
 
 TIEBREAK, STRICT, OFF = "tiebreak", "strict", "off"
@@ -26,7 +26,7 @@ ANY_NODE, ONE_NODE, HOSTS = "any-node", "node", "hosts"
 class VacateRequest:
     """What is to be freed."""
 
-    need: ToFree
+    need: ResourceNeed
     scope: str = ANY_NODE  # on any nodes together, on one node, or on `hosts` together
     hosts: Sequence[str] = ()
     nodes: int | None = None  # on each of this many nodes (of `hosts`, if any)
@@ -69,7 +69,7 @@ class VacatePlan:
     inversions: int = 0
     youngest_first: int | None = None  # what killing the youngest jobs of the same nodes would lose
     proven: bool = True  # no cheaper set exists
-    missing: ToFree | None = None  # what all jobs together do not free
+    missing: ResourceNeed | None = None  # what all jobs together do not free
     too_dear: bool = False
     too_old: bool = False  # all that jobs publish is too old
     places: Sequence[str] = ()  # the nodes that were chosen; '' where none was
@@ -127,7 +127,7 @@ def make_plan(
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Selection:
     places: Sequence[str]
     choice: VacateChoice
 
@@ -168,7 +168,7 @@ class _Planner:
         cost = self.prices[job.job].cost
         return Release(job.job, job.owner, job.priority, frees[0], cost, memory_mb=frees[1], gpus=frees[2])
 
-    def choose(self, priority: str) -> _Found | None:
+    def choose(self, priority: str) -> _Selection | None:
         """The cheapest place or places. Jobs that span nodes are counted once, and then the set is not proven."""
         count = self.request.nodes or 1
         choices = {name: self._choose_at(self.places[name], priority) for name in self.places}
@@ -180,7 +180,7 @@ class _Planner:
         jobs = {job.job: job for *_, choice in best for job in choice.releases}
         apart = count == 1 or all(len(job.nodes) <= 1 for job in self.jobs.values())
         proven = apart and all(choice.proven for *_, choice in best)
-        return _Found([name for _, _, name, _ in best], VacateChoice(list(jobs.values()), proven))
+        return _Selection([name for _, _, name, _ in best], VacateChoice(list(jobs.values()), proven))
 
     def _choose_at(self, releases: Sequence[Release], priority: str) -> VacateChoice | None:
         need = self.request.need
@@ -193,7 +193,7 @@ class _Planner:
         """What could go at these places."""
         return [release for name in places for release in self.places[name]]
 
-    def missing(self) -> ToFree:
+    def missing(self) -> ResourceNeed:
         """What the place that has most of it lacks, each kind by itself."""
         frees = [
             (
@@ -209,7 +209,7 @@ class _Planner:
         for amount, kinds in zip(needed, zip(*frees)):
             most = [*sorted(kinds, reverse=True)[:count], *[0] * (count - len(kinds))]
             lacks.append(sum(max(0, amount - release) for release in most))
-        return ToFree(*lacks)
+        return ResourceNeed(*lacks)
 
     def youngest_first(self, places: Sequence[str]) -> int:
         """What is lost if the youngest jobs at these places are killed until enough is free."""
@@ -222,7 +222,7 @@ class _Planner:
             ):
                 if left.cores <= 0 and left.memory_mb <= 0 and left.gpus <= 0:
                     break
-                left = ToFree(
+                left = ResourceNeed(
                     left.cores - release.cores, left.memory_mb - release.memory_mb, left.gpus - release.gpus
                 )
                 lost[release.job] = price(self.jobs[release.job], now_terms, self.rate, self.now).cost

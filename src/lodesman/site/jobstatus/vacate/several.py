@@ -15,7 +15,7 @@ _UNITS = 1024  # in which an amount is counted at most
 
 
 @dataclass(frozen=True)
-class ToFree:
+class ResourceNeed:
     """What is to be free afterwards, beside what is free now."""
 
     cores: int
@@ -32,7 +32,7 @@ class _Resource:
     frees: Callable[[Release], int]
 
 
-def _kinds(need: ToFree) -> list[_Resource]:
+def _kinds(need: ResourceNeed) -> list[_Resource]:
     amounts: list[tuple[int, Callable[[Release], int]]] = [
         (need.cores, lambda release: release.cores),
         (need.memory_mb, lambda release: release.memory_mb),
@@ -41,7 +41,7 @@ def _kinds(need: ToFree) -> list[_Resource]:
     return [_Resource(amount, -(-amount // _UNITS), frees) for amount, frees in amounts if amount > 0]
 
 
-def cheapest_for(releases: Sequence[Release], need: ToFree) -> VacateChoice | None:
+def cheapest_for(releases: Sequence[Release], need: ResourceNeed) -> VacateChoice | None:
     """The cheapest set that frees all that is needed, then that of fewest jobs. None: all free less."""
     if need.memory_mb <= 0 and need.gpus <= 0:
         return cheapest(releases, need.cores)

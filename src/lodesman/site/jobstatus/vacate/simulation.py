@@ -14,17 +14,17 @@ from itertools import accumulate
 
 from lodesman.site.jobstatus.vacate.candidates import DRAIN, Candidate, Confidence, Terms
 from lodesman.site.jobstatus.vacate.choice import Release, cheapest
-from lodesman.site.jobstatus.vacate.history import MOST_ENDS, KnownEnd, VacateHistory
+from lodesman.site.jobstatus.vacate.history import MOST_ENDS, JobEnd, VacateHistory
 from lodesman.site.jobstatus.vacate.plan import VacateRequest, make_plan
-from lodesman.site.jobstatus.vacate.several import ToFree
-from lodesman.site.jobstatus.waste import Running, estimate, publish
+from lodesman.site.jobstatus.vacate.several import ResourceNeed
+from lodesman.site.jobstatus.waste import RunningPayload, estimate, publish
 
 _HOUR = 3600.0
 _MOST_PAYLOADS = 1000  # of one place in a pilot, one after the other
 
 
 @dataclass(frozen=True)
-class Assumed:
+class Assumptions:
     """What accounting does not say."""
 
     pilots: float = 0.5  # part of the jobs that run payloads one after the other
@@ -45,7 +45,7 @@ class SimulatedJob:
     """A job at one moment: what the site sees of it, and what is so."""
 
     candidate: Candidate
-    payloads: Sequence[Running]
+    payloads: Sequence[RunningPayload]
     real_ends: Sequence[float]  # of each payload
 
     def killed(self, now: float) -> float:
@@ -105,14 +105,14 @@ def read_swf(lines: Iterable[str]) -> Iterator[LoggedJob]:
         )
 
 
-def simulate_job(logged: LoggedJob, assumed: Assumed, rng: random.Random, now: float) -> SimulatedJob:
+def simulate_job(logged: LoggedJob, assumed: Assumptions, rng: random.Random, now: float) -> SimulatedJob:
     """The job as it is `now`, while it runs."""
     if rng.random() < assumed.pilots:
         slots = _slots(logged.cores, rng)
         payloads = [_payload(logged, cores, assumed, rng, now) for cores in slots]
     else:
         saved = math.floor((now - logged.started) / _HOUR) * _HOUR if rng.random() < assumed.commits else 0.0
-        payloads = [Running(logged.cores, logged.started, logged.started + saved, logged.ended)]
+        payloads = [RunningPayload(logged.cores, logged.started, logged.started + saved, logged.ended)]
     limit, error = (
         None if logged.limit is None else logged.started + logged.limit,
         assumed.error_of(logged.owner),
@@ -149,7 +149,9 @@ def _slots(cores: int, rng: random.Random) -> Iterator[int]:
         yield part
 
 
-def _payload(logged: LoggedJob, cores: int, assumed: Assumed, rng: random.Random, now: float) -> Running:
+def _payload(
+    logged: LoggedJob, cores: int, assumed: Assumptions, rng: random.Random, now: float
+) -> RunningPayload:
     """The one that runs now, of those since the start; it ends with its pilot at the latest."""
     begun = logged.started
     for _ in range(_MOST_PAYLOADS):
@@ -157,21 +159,23 @@ def _payload(logged: LoggedJob, cores: int, assumed: Assumed, rng: random.Random
         if end > now:
             break
         begun = end
-    return Running(cores, begun, begun, min(max(end, now), logged.ended))
+    return RunningPayload(cores, begun, begun, min(max(end, now), logged.ended))
 
 
 def _expected(real: float, error: float, rng: random.Random, now: float) -> float:
     return now + (real - now) * math.exp(rng.gauss(0, error))
 
 
-def learned(log: Iterable[LoggedJob], assumed: Assumed, rng: random.Random, now: float) -> dict[str, float]:
+def learn_errors(
+    log: Iterable[LoggedJob], assumed: Assumptions, rng: random.Random, now: float
+) -> dict[str, float]:
     """What a site knows of the errors of owners, after the jobs that have ended by now."""
     ended: dict[str, int] = {}
     for logged in log:
         if logged.ended <= now:
             ended[logged.owner] = min(MOST_ENDS, ended.get(logged.owner, 0) + 1)
     seen = {
-        owner: tuple(KnownEnd(now, rng.gauss(0, assumed.error_of(owner))) for _ in range(count))
+        owner: tuple(JobEnd(now, rng.gauss(0, assumed.error_of(owner))) for _ in range(count))
         for owner, count in ended.items()
     }
     return VacateHistory(ends=seen).sigmas()
@@ -204,7 +208,7 @@ def compare(jobs: Sequence[SimulatedJob], cores: int, now: float, terms: Terms) 
     lost: list[float] = []
     risk = replace(terms, confidence=Confidence("risk", None))
     for variant in (replace(terms, within=0.0), terms, risk):
-        request = VacateRequest(ToFree(cores), terms=variant, priority="off")
+        request = VacateRequest(ResourceNeed(cores), terms=variant, priority="off")
         plan = make_plan([job.candidate for job in jobs], request, now)
         lost.append(
             sum((drained if victim.action == DRAIN else killed)[victim.job] for victim in plan.victims)
