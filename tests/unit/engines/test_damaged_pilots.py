@@ -12,7 +12,7 @@ from tests.kits.shell_pilots import same, send
 from tests.kits.table import hold_all
 
 from lodesman.decide.resources import QueueId
-from lodesman.server.engines import known_pilots, local, pilot_directory, processes
+from lodesman.server.engines import local, local_pilots, pilot_directory, processes
 from lodesman.server.engines.backend import CancelOutcome, NativeState
 from lodesman.server.engines.isolation import Isolation
 from lodesman.server.engines.keeper import write_json
@@ -55,9 +55,9 @@ def machine(monkeypatch):
     """The start of the machine, by `now`; what is started is only counted."""
     boot = {"now": HERE}
     monkeypatch.setattr(pilot_directory, "boot_id", lambda: boot["now"])
-    monkeypatch.setattr(known_pilots, "sweep", lambda pilots, timeout: set())
-    monkeypatch.setattr(known_pilots, "living_processes", dict)
-    monkeypatch.setattr(known_pilots, "stamps_here", lambda root, _: set())
+    monkeypatch.setattr(local_pilots, "sweep", lambda pilots, timeout: set())
+    monkeypatch.setattr(local_pilots, "living_processes", dict)
+    monkeypatch.setattr(local_pilots, "find_stamps", lambda root, _: set())
     monkeypatch.setattr(local, "launch", lambda directory, **_: None)
     monkeypatch.setattr(os, "fsync", lambda number: None)
     return boot
@@ -363,11 +363,11 @@ def test_a_pilot_whose_directory_goes_while_it_runs_keeps_its_slot(tmp_path, mac
     with pilot.locked():
         assert backend.tick() == ()
     shutil.move(pilot.path, tmp_path / ".aside")
-    monkeypatch.setattr(known_pilots, "marked", lambda paths, _: dict(enumerate(paths)))
+    monkeypatch.setattr(local_pilots, "find_marked", lambda paths, _: dict(enumerate(paths)))
     assert backend.tick() == ()
     assert backend.loads([QUEUE])[QUEUE].running == 1
     assert backend.damaged == ["the directory of pilot lost-1, which is gone while it runs"]
-    monkeypatch.setattr(known_pilots, "marked", lambda paths, _: {})
+    monkeypatch.setattr(local_pilots, "find_marked", lambda paths, _: {})
     assert backend.tick() == ("next-1",)
 
 

@@ -14,7 +14,7 @@ from tests.kits.shell_pilots import same, send
 from tests.kits.table import hold_all
 
 from lodesman.decide.resources import QueueId
-from lodesman.server.engines import keeper, known_pilots, local, pilot_directory, processes
+from lodesman.server.engines import keeper, local, local_pilots, pilot_directory, processes
 from lodesman.server.engines.backend import CancelOutcome, NativeState
 from lodesman.server.engines.local import LocalBackend
 from lodesman.server.engines.pilot_directory import PilotDirectory
@@ -39,7 +39,7 @@ def machine(monkeypatch):
     """Nothing is started, and no process of this machine is one of a pilot."""
     monkeypatch.setattr(pilot_directory, "boot_id", lambda: HERE)
     monkeypatch.setattr(processes, "living_processes", dict)
-    monkeypatch.setattr(known_pilots, "living_processes", dict)
+    monkeypatch.setattr(local_pilots, "living_processes", dict)
     monkeypatch.setattr(os, "fsync", lambda number: None)
     monkeypatch.setattr(processes, "_spawn", lambda *_: 2**22 + 1)
     return monkeypatch

@@ -6,8 +6,8 @@ import inspect
 
 from lodesman.pilot.context import PilotOptions
 from lodesman.pilot.loop import EXIT_REFUSED
-from lodesman.server.engines.known_pilots import REFUSED_CODE
 from lodesman.server.engines.local import GRACE_SECONDS, LocalBackend
+from lodesman.server.engines.local_pilots import REFUSED_CODE
 from lodesman.server.loops import launch
 from lodesman.server.main import backends
 

@@ -16,7 +16,7 @@ from tests.kits.shell_pilots import PROGRAM, send, shell_spec
 
 from lodesman.base.errors import BackendFault
 from lodesman.decide.resources import QueueId
-from lodesman.server.engines import begun_pilots, known_pilots, local, processes
+from lodesman.server.engines import local, local_pilots, processes
 from lodesman.server.engines.backend import BatchLoad, CancelOutcome, NativeState
 from lodesman.server.engines.keeper import read_json, write_json
 from lodesman.server.engines.local import LocalBackend
@@ -343,7 +343,7 @@ class TestUpkeep:
         monkeypatch.setattr(local, "launch", lambda directory, **_: 2**22 + 1)
         send(backend, QUEUE, "s1-1", "s2-1")
         backend.slots[QUEUE] = 1
-        for _ in range(begun_pilots.MOST_LAUNCHES):
+        for _ in range(local_pilots.MOST_LAUNCHES):
             assert backend.tick() == ("s1-1",)
         assert backend.tick() == ("s2-1",), "what is given up holds no slot"
         status = backend.status(same("s1-1"))["s1-1"]
@@ -413,7 +413,7 @@ class TestUpkeep:
         lost = f"lost_{os.getpid()}-1"
         send(backend, QUEUE, lost, "s2-1")
         (root / lost / "keeper.json").write_text("{}")
-        monkeypatch.setattr(known_pilots, "sweep", lambda pilots, timeout: {lost})
+        monkeypatch.setattr(local_pilots, "sweep", lambda pilots, timeout: {lost})
         backend.slots[QUEUE] = 1
         assert backend.tick() == ()
         assert backend.status(same(lost))[lost].state is NativeState.UNKNOWN

@@ -12,7 +12,7 @@ from tests.kits.shell_pilots import same, send
 
 from lodesman.base.processes import read_process
 from lodesman.decide.resources import QueueId
-from lodesman.server.engines import known_pilots, local, processes
+from lodesman.server.engines import local, local_pilots, processes
 from lodesman.server.engines.backend import CancelOutcome, NativeState
 from lodesman.server.engines.keeper import write_json
 from lodesman.server.engines.local import LocalBackend
@@ -63,7 +63,7 @@ def root(tmp_path, monkeypatch, begun):
         found = [read_process(one.pid) for one in begun]
         return {one.pid: one for one in found if one is not None and one.state not in "ZX"}
 
-    for module in (known_pilots, processes):
+    for module in (local_pilots, processes):
         monkeypatch.setattr(module, "living_processes", table)
     monkeypatch.setattr(os, "fsync", lambda number: None)
     return tmp_path / "pilots"

@@ -15,7 +15,7 @@ from tests.kits.shell_pilots import same, send
 
 from lodesman.base.errors import BackendFault
 from lodesman.decide.resources import QueueId
-from lodesman.server.engines import known_pilots, local, processes
+from lodesman.server.engines import local, local_pilots, processes
 from lodesman.server.engines.backend import NativeState
 from lodesman.server.engines.local import LocalBackend
 from lodesman.server.engines.pilot_directory import PilotDirectory
@@ -31,10 +31,10 @@ def ran(stamp):
 def machine(monkeypatch):
     """What is started, by stamp; it does not run. `living`: stamps of which processes live."""
     living: set[str] = set()
-    monkeypatch.setattr(known_pilots, "sweep", lambda pilots, timeout: set())
-    monkeypatch.setattr(known_pilots, "living_processes", dict)
-    monkeypatch.setattr(known_pilots, "marked", lambda paths, _: dict(enumerate(living & paths.keys())))
-    monkeypatch.setattr(known_pilots, "stamps_here", lambda root, _: set(living))
+    monkeypatch.setattr(local_pilots, "sweep", lambda pilots, timeout: set())
+    monkeypatch.setattr(local_pilots, "living_processes", dict)
+    monkeypatch.setattr(local_pilots, "find_marked", lambda paths, _: dict(enumerate(living & paths.keys())))
+    monkeypatch.setattr(local_pilots, "find_stamps", lambda root, _: set(living))
     monkeypatch.setattr(local, "launch", lambda pilot, **_: 2**22 + 1)
     monkeypatch.setattr(os, "fsync", lambda number: None)
     return living

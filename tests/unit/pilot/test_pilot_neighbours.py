@@ -266,7 +266,7 @@ OWN = {
     "server_threads", "surroundings", "trial",
     "enclosure._Enclosure", "enclosure._SharedMemory", "enclosure.hide", "enclosure._show", "enclosure._rehearse",
     "enclosure._spawn", "launch.prepare", "launch.unpack", "launch._find_absolute", "output.pack",
-    "output.enclosed",
+    "output.enclose_archive",
     "payload.PayloadRun._begin", "payload.PayloadRun._pack",
 }  # fmt: skip
 OPENING = {

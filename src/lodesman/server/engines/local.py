@@ -31,10 +31,9 @@ from lodesman.server.engines.backend import (
     SubmitRefusal,
     SubmitResult,
 )
-from lodesman.server.engines.begun_pilots import folder_of
 from lodesman.server.engines.damage import is_of_system, open_lock, remove
 from lodesman.server.engines.isolation import Isolation
-from lodesman.server.engines.known_pilots import FoundPilot, LocalPilots
+from lodesman.server.engines.local_pilots import FoundPilot, LocalPilots, folder_of
 from lodesman.server.engines.pilot_directory import PilotDirectory
 from lodesman.server.engines.pilot_records import Entry
 from lodesman.server.engines.processes import (
@@ -69,7 +68,7 @@ class LocalBackend:
     open_files: int = 0  # the soft limit that pilots get; 0: that of this process
     isolation: Isolation = field(default_factory=Isolation)
     closed: Callable[[], str] = str  # why no pilot may run here now
-    fate_of: Callable[[str], str] = lambda _: ""  # as of `KnownPilots`
+    fate_of: Callable[[str], str] = lambda _: ""  # as of `LocalPilots`
     clock: Callable[[], float] = time.time
     sizes: backend.Sizes = field(default_factory=backend.Sizes)
     known: LocalPilots = field(init=False)

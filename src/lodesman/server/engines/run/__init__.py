@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-__all__ = ["Done", "Runner"]
+__all__ = ["CommandResult", "Runner"]
 
 
 class CommandResult(NamedTuple):
