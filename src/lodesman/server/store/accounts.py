@@ -159,7 +159,7 @@ def put_user(
 
 
 def set_groups(tx: Transaction, name: str, groups: Sequence[str]) -> None:
-    """The default group comes first."""
+    """Store them, the default group first."""
     tx.write(
         "UPDATE account SET groups = ? WHERE name = ?", (msgspec.json.encode(groups).decode(), name), rows=ONE
     )

@@ -43,7 +43,7 @@ def append_entry(tx: Transaction, entry: AuditNote) -> None:
 
 
 def append_entries(tx: Transaction, notes: Iterable[AuditNote]) -> None:
-    """Append entries."""
+    """Append all of them."""
     for entry in notes:
         append_entry(tx, entry)
 

@@ -105,7 +105,7 @@ class Reader:
         return None if row is None else make(*row)
 
     def tables(self) -> set[str]:
-        """Their names."""
+        """The names of all tables."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ class Writer(Reader):
         self.execute("COMMIT")
 
     def roll_back(self) -> None:
-        """Do nothing without an open transaction."""
+        """Does nothing without an open transaction."""
         raise NotImplementedError
 
     def change(self, sql: str, values: Sequence[Any] = ()) -> int:
@@ -197,7 +197,7 @@ class Database(Protocol):
         """A file that belongs to the database."""
 
     def identity(self, db: Reader) -> int:
-        """A copy has another one."""
+        """Tells databases apart: a copy has another one."""
 
     def made(self) -> int:
         """When (ns since 1970), 0 if unknown: a copy often gets the inode of what it replaces."""

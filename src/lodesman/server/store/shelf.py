@@ -39,7 +39,7 @@ class Shelf:
             return b""
 
     def output_path(self, job_id: int, attempt: int) -> Path:
-        """Of an archive."""
+        """The place of an output archive."""
         return self.root / "out" / str(job_id // 1000) / f"{job_id}.{attempt}.tar.gz"
 
     def output_size(self, job_id: int, attempt: int, stored: int) -> int | None:

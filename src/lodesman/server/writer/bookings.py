@@ -244,7 +244,7 @@ class Bookings:
     # --- attempts --------------------------------------------------------------------------------------------
 
     def claimed(self, tx: Transaction, pilot: int, attempt: Attempt) -> None:
-        """The matcher has booked it."""
+        """An attempt lives; the matcher has booked it."""
         if self._next is not None:
             self._changes(tx, (pilot, attempt))
 
@@ -254,7 +254,7 @@ class Bookings:
         tx.undo.append(partial(self._index.count_start, key, place))
 
     def ended(self, tx: Transaction, pilot: int, attempt: Attempt) -> None:
-        """Called while its pilot still holds it."""
+        """An attempt ends, while its pilot still holds it."""
         name = pilot, attempt
         self._changes(tx, name)
         booking = self._booked(name)
@@ -263,7 +263,7 @@ class Bookings:
             tx.undo.append(partial(self._index.count_attempt, *booking))
 
     def moved(self, tx: Transaction, pilot: int, attempt: Attempt, tq_id: int, place: RunPlace) -> bool:
-        """Book it at another place; false, and it stays, if limits are full there."""
+        """Book an attempt at another place; false, and it stays, if limits are full there."""
         of_pilot = self._held[pilot]
         cores, memory_mb, key, before = of_pilot[attempt]
         self._index.limits.give(key, before)

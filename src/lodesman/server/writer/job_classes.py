@@ -62,7 +62,7 @@ def _stored(db: Reader) -> Iterator[JobClass]:
 
 
 class ClassRules:
-    """The classes of this moment."""
+    """The classes that hold now."""
 
     def __init__(self, classes: Classes) -> None:
         # As of the last commit, for any thread; and with what is not committed yet, for the writer's thread.
@@ -82,7 +82,7 @@ def configure_classes(tx: Transaction, rules: ClassRules, classes: Classes) -> N
 
 
 def set_classes(tx: Transaction, rules: ClassRules, edit: ClassEdit, by: Author, *, most: int) -> None:
-    """All or none. `most`: of one user, who changed them last; 0: unlimited. Raises ClassesMoved, TooLarge."""
+    """Store all classes or none. `most`: by one last author; 0: unlimited. Raises ClassesMoved, TooLarge."""
     _need(rules, edit.after)
     if most and not by.is_manager:
         count = len(classes_changed_by(tx, by.name) | edit.changed.keys())
@@ -111,7 +111,7 @@ def remove_classes(
     *,
     tree: ResourceTree,
 ) -> None:
-    """All or none, and none that a jc_list in `tree` names; jobs stay. Raises `one_error` of all refusals."""
+    """All or none, and none that a jc_list in `tree` names; their jobs stay. Raises `one_error` of all refusals."""
     faults: list[LodesmanError] = []
     gone = dict.fromkeys(names)
     for name in gone:
@@ -149,7 +149,7 @@ def _places(name: str, classes: Classes, quotas: QuotaRules, tree: ResourceTree)
 
 
 def unknown_classes(tree: ResourceTree, classes: Classes) -> Iterator[Fault]:
-    """Of default_jc, which refuses jobs without a class, and of jc_lists, which admit no job by that name."""
+    """Report missing classes that default_jc (jobs without a class are refused) or a jc_list names."""
     usual = classes.default_jc
     if usual and usual.upper() != "NONE" and isinstance(classes.find(usual), ClassRefusal):
         yield Fault(

@@ -20,7 +20,7 @@ def own_submission(db: Reader, submission: int, user: str | None) -> tuple[str, 
 
 
 def add_readers(tx: Transaction, submission: int, names: Sequence[str], user: str | None, *, by: str) -> None:
-    """Of its VO, all or none. Raises NotFound, InvalidRequest for its owner, or too many."""
+    """Users and groups of its VO, all or none. Raises NotFound, InvalidRequest for its owner, or too many."""
     owner, vo = own_submission(tx.reader(), submission, user)
     before = {reader.reader for reader in readers.readers_of(tx.reader(), submission)}
     new = [name for name in dict.fromkeys(names) if name not in before]

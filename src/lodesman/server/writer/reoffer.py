@@ -70,7 +70,7 @@ class Offers:
 def offer_sessions(
     sessions: Iterable[PilotSession], offers: Offers
 ) -> list[tuple[PilotSession, OfferRequests]]:
-    """Returns changed ones, with what undoes it."""
+    """Let pilots offer what their queues are; returns changed ones, with what undoes it."""
     changed = []
     for session in sessions:
         offer = offers(session.vo, session.queue, session.host.host)
@@ -83,7 +83,7 @@ def offer_sessions(
 def set_offers(
     tx: Transaction, live: WriterState, sessions: Mapping[int, PilotSession], offers: Offers
 ) -> int:
-    """From the next claim on; waiting pilots are served. `sessions`: joined ones. Returns how many changed."""
+    """Change offers from the next claim on; serve waiting pilots. `sessions`: joined. Returns how many changed."""
     tx.undo.append(partial(setattr, live.pilots, "offers", live.pilots.offers))
     live.pilots.offers = offers
     # Many pilots are alike: each kind is judged once.

@@ -74,7 +74,7 @@ class KnownAds:
         self._reading = Lock()
 
     def look(self, db: Reader) -> Mapping[str, SiteAd]:
-        """Of each site; the same object until there is another."""
+        """The newest ad of each site; the same object until there is another."""
         with self._reading:
             for site, version in ad_versions(db).items():
                 if site not in self._known or self._known[site][0] != version:

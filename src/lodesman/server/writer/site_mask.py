@@ -170,7 +170,7 @@ class TendingOutcome(Struct, frozen=True):
 
 
 def tend_closings(tx: Transaction, live: WriterState) -> TendingOutcome:
-    """Forget those that are over; drain where an announced one begins within a minute."""
+    """Forget closings that are over; drain where an announced one begins within a minute."""
     all_closings = closings(tx.reader()).closings
     gone = [closing.node for closing in all_closings if closing.is_over(tx.now)]
     for node in gone:
@@ -188,7 +188,7 @@ def tend_closings(tx: Transaction, live: WriterState) -> TendingOutcome:
 
 
 def _let_stay(tx: Transaction, node: NodePath) -> tuple[int, ...]:
-    """Unless another closing holds; returns the pilots."""
+    """Let pilots stay, unless another closing holds; returns them."""
     reasons = {
         number: why_drained(tx, place)
         for number, place, why in director.leaving_there(tx, node)

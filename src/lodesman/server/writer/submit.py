@@ -228,7 +228,7 @@ class Submit:
 
 
 def store_pools(tx: Transaction, live: WriterState, pools: Iterable[NewPool]) -> dict[str, str]:
-    """Returns the requirements of all. A known pool keeps its queues."""
+    """Store new pools; returns the requirements of all. A known pool keeps its queues."""
     requirements = {}
     for pool in pools:
         requirements[pool.id] = pool.requirements

@@ -230,7 +230,7 @@ def last_attempt(tx: Transaction, job: JobRow) -> AttemptRow | None:
 
 
 def live_attempts_of(tx: Transaction, pilot_id: int) -> list[_PilotAttempt]:
-    """Of a pilot."""
+    """The live attempts of a pilot."""
     return [_PilotAttempt(*row) for row in tx.read(_LIVE_OF, (pilot_id,))]
 
 
