@@ -15,7 +15,7 @@ from lodesman.decide.broker.ad import read_site_ad
 from lodesman.decide.masks.bits import bits
 from lodesman.decide.resources.expression import holds_at
 from lodesman.languages.classad import parse_ad
-from lodesman.server.http import users
+from lodesman.server.http import jobs
 from lodesman.server.loops.refresh import placement_clauses
 from lodesman.server.loops.site_matching import KnownWishes, SiteMatcher
 from lodesman.server.store.submit_pools import stored_pools
@@ -282,9 +282,9 @@ def test_a_station_named_in_an_expression_is_where_pilots_go(house, backend):
 )  # fmt: skip
 def test_expressions_are_judged_beside_the_loop_that_serves_the_others(house, monkeypatch, body, is_beside):
     """One may take a second to be held against thousands of queues."""
-    seen, prepare = [], users.prepare
+    seen, prepare = [], jobs.prepare
     monkeypatch.setattr(
-        users, "prepare", lambda *a, **k: seen.append(threading.current_thread()) or prepare(*a, **k)
+        jobs, "prepare", lambda *a, **k: seen.append(threading.current_thread()) or prepare(*a, **k)
     )
     answer = house.call("POST", "/v1/jobs", body, token="ann")
     assert answer.status == 200, answer.body
