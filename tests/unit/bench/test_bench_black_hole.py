@@ -32,7 +32,7 @@ def test_the_director_keeps_its_bounds_and_the_formula_alone_does_not():
 @pytest.mark.slow
 def test_a_pilot_that_joins_a_black_hole_has_to_speak_against_its_queue(monkeypatch):
     """Else slots that get no jobs are free, and get pilots without end."""
-    monkeypatch.setattr(black_hole_ways, "failed", lambda *_, **__: Breaker())
+    monkeypatch.setattr(black_hole_ways, "note_failure", lambda *_, **__: Breaker())
     assert by_the_director(1, {}, jobs=1_500).empty > 20
 
 
