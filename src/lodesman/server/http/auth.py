@@ -1,4 +1,4 @@
-"""Who makes a request, and what they may do. Tokens are found by their hash, in the same time for all."""
+"""Who makes a request, and what they may do."""
 
 from __future__ import annotations
 
@@ -44,9 +44,8 @@ def authenticate(scope: Scope, lookup: Callable[[bytes], Principal | None], now:
 
 
 def identify(core: Core, scope: Scope, *, joining: bool = False, noted: bool = True) -> Principal:
-    """Who makes a request on the public port, kept in its scope; `joining`: also a pilot that has not joined.
-
-    Raises Unauthorized, `noted` for the audit trail.
+    """Who asks on the public port, kept in the scope; `joining`: also a pilot that has not joined. Raises Unauthorized,
+    `noted` for the audit trail.
     """
     principal: Principal | None = scope.get("principal")
     if principal is not None:
@@ -78,13 +77,13 @@ def admits(core: Core, scope: Scope) -> bool:
 
 
 def digest_of(scope: Scope) -> bytes | None:
-    """The hash of the token of a request; None without one."""
+    """None without a token. Tokens are found by their hash: that takes the same time for all."""
     value = header(scope, b"authorization")
     return hashlib.sha256(value[7:].strip()).digest() if value[:7].lower() == b"bearer " else None
 
 
 def authorise(principal: Principal, who: Who) -> None:
-    """Raises Forbidden for all who may not make a call for `who`, Unauthorized for a lost pilot outside its own calls."""
+    """Raises Forbidden, Unauthorized for a lost pilot outside its own calls."""
     if principal.has_ended and who != "pilot":
         raise pilot_has_ended()
     if who == "pilot or pilots:read":
@@ -126,7 +125,7 @@ def sees_all(principal: Principal) -> bool:
 
 
 def vo_administered(principal: Principal) -> str:
-    """The VO that the caller administers, and nothing else; '' for all others."""
+    """The VO that the caller administers, and nothing else; '' without."""
     is_one = principal.kind == "user" and principal.vo_admin and principal.allows("admin")
     return principal.vo if is_one and not principal.admin else ""
 
@@ -138,12 +137,12 @@ def reach_of(principal: Principal) -> Reach:
 
 
 def own_vo(principal: Principal) -> str:
-    """The VO whose jobs, task queues and pilots the caller may see; '' for all."""
+    """The VO whose jobs and pilots the caller may see; '' for all."""
     return "" if sees_all(principal) else principal.vo
 
 
 def vo_of(wanted: str, principal: Principal, *, usual: str, known: Collection[str] | None = None) -> str:
-    """The VO `wanted`, else `usual`. Raises NotFound if it is not `known`, or not for the caller."""
+    """Raises NotFound if it is not `known`, or not for the caller."""
     vo = wanted or usual
     strange = known is not None and vo not in known
     if vo not in (usual, principal.vo) and (strange or not sees_all(principal)):
@@ -154,9 +153,7 @@ def vo_of(wanted: str, principal: Principal, *, usual: str, known: Collection[st
 def may_touch(
     principal: Principal, sharing: frozenset[str], *, for_vo_admins: bool = False
 ) -> Callable[[str, str, str], bool]:
-    """The rule by owner, group and VO of a job: one's own, those of groups that share, all for an administrator;
-    `for_vo_admins`: of one's VO.
-    """
+    """The rule by owner, group and VO of a job; `for_vo_admins`: all of the VO that one administers."""
     if principal.kind != "user" or sees_all(principal):
         return lambda *_: sees_all(principal)
     shared = sharing.intersection(principal.groups)

@@ -1,4 +1,4 @@
-"""A pilot's claim over HTTP: posted to the journal, answered after the commit.
+"""A pilot's claim: posted to the journal, answered after the commit.
 
 Claims are many: `main.guarded` makes one straight from the parser, as a direct call (ADR 0021). Unusual requests come
 by ASGI.
@@ -55,7 +55,7 @@ class AskedClaim:
     _probe: ShutHost | None = None
 
     def post(self, asks: ClaimBody, seconds: float) -> None:
-        """Let it wait for that time at most. Raises Unavailable when the server is ending."""
+        """Let it wait for that time at most. Raises Unavailable at the end of the server."""
         core, has = self.core, asks.resource
         free = FreeResources(
             has.cores, has.memory_mb or UNLIMITED, has.norm_cpu_seconds or UNLIMITED, has.last_end_s
@@ -72,7 +72,7 @@ class AskedClaim:
             self._timer = asyncio.get_running_loop().call_later(seconds, self.end_soon)
 
     def post_bound(self, asks: ClaimBody) -> None:
-        """Ask for the only job of a bound pilot: it is there now, or never."""
+        """Ask for the only job of a bound pilot."""
         core, session, has = self.core, self.session, asks.resource
         free = FreeResources(has.cores, has.memory_mb or UNLIMITED, has.norm_cpu_seconds or UNLIMITED)
         session.last_claim = LastClaim(core.clock(), free, asks.count)
@@ -81,7 +81,7 @@ class AskedClaim:
         core.commands.post_together(claim, self._answered)
 
     def rest(self, host: ShutHost, seconds: float) -> None:
-        """Get nothing, at the end of that time or when the host opens."""
+        """Get nothing until that time or the host's opening."""
         self._rests_for = host
         host.resting.add(self.end_soon)
         self._timer = asyncio.get_running_loop().call_later(seconds, self.end_soon)
@@ -142,7 +142,7 @@ DirectCall = Callable[[Scope, bytes, Reply], AskedClaim]
 
 
 def begin(call: DirectCall, scope: Scope, body: bytes, reply: Reply) -> AskedClaim | None:
-    """Make a direct call; None if it was refused, which is replied."""
+    """None if it was refused, which is replied."""
     try:
         return call(scope, body, reply)
     except LodesmanError as error:

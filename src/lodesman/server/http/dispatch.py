@@ -70,7 +70,7 @@ _Function = Callable[[_S, Request[_Q, _B]], Awaitable[_A | Response]]
 
 
 class Endpoint(Generic[_S]):
-    """A call and its function, whose first argument is the state of the process."""
+    """A call and its function of the process's state and a request."""
 
     def __init__(self, call: Call[Any, Any, Any], function: _Function[_S, Any, Any, Any]) -> None:
         self.call = call
@@ -102,7 +102,7 @@ class Endpoint(Generic[_S]):
 
 
 def serves(call: Call[_Q, _B, _A]) -> Callable[[_Function[_S, _Q, _B, _A]], Endpoint[_S]]:
-    """Bind a function to a call. It may return a response of its own, too: a file or a text."""
+    """Bind a function to a call. It may return a file or a text, too."""
     return lambda function: Endpoint(call, function)
 
 
@@ -191,7 +191,7 @@ class Dispatcher(Generic[_S]):
         raise NotImplementedError
 
     def check(self, who: Principal) -> None:
-        """After the body, which may take its time. Raises LodesmanError if the caller may not ask this any more."""
+        """After the body, which may take its time. Raises LodesmanError."""
 
     async def otherwise(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer what is no call of this process."""
@@ -229,7 +229,7 @@ class Dispatcher(Generic[_S]):
             await self._refuse(scope, send, failed(scope["path"], bug))
 
     def _find(self, scope: Scope) -> tuple[Endpoint[_S] | None, tuple[str, ...]]:
-        """Raises InvalidRequest for a path that a filter before the server would read as another."""
+        """Raises InvalidRequest for a path that a proxy would read as another."""
         if b"%" in scope["raw_path"] and _DISGUISED.search(scope["raw_path"].split(b"?")[0]):
             raise InvalidRequest("The path has slashes, letters or digits that are percent-encoded.")
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
@@ -259,7 +259,7 @@ def pattern_of(call: Call[Any, Any, Any]) -> re.Pattern[str]:
 
 
 def failed(path: str, bug: Exception) -> Answer:
-    """The answer to a full disk, wrong rights, or a bug, which is logged."""
+    """The answer to a full disk, wrong rights, or a bug."""
     if isinstance(bug, OSError) and (refusal := refusal_of(bug, Path())):
         log.warning("a request failed: %s", refusal, extra={"path": path})
         return wire.error_answer(refusal)

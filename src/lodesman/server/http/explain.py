@@ -76,7 +76,7 @@ def _explainer(side: ReadSide) -> Explainer:
 
 @serves(calls.JOB_WHY)
 async def _job_why(side: ReadSide, request: Request[asks.JobInQueue, Nothing]) -> JobWaits | JobWaitsNot:
-    """Why a job waits; of one `queue`, SITE/CE/QUEUE, all that it has against the job."""
+    """Of one `queue`, SITE/CE/QUEUE: all that it has against the job."""
     job, path = side.job(request.query.job, request.who, for_vo_admins=True), request.query.queue
     queue = _named_queue(side, request.who, path, "queue") if path else None
     limits = LimitAnswer()
@@ -87,7 +87,7 @@ async def _job_why(side: ReadSide, request: Request[asks.JobInQueue, Nothing]) -
 
 
 async def _limits(side: ReadSide, who: Principal, query: LimitQuery) -> LimitAnswer:
-    """What limits jobs there, as far as the caller may see; nothing while the hot process is away."""
+    """As far as the caller may see; nothing while the hot process is away."""
     try:
         limits: LimitAnswer = await side.ask_hot(inner_calls.LIMITED, query)
     except Unavailable:
@@ -210,14 +210,14 @@ def _place(side: ReadSide, who: Principal, query: asks.NodeQuery) -> QueueId:
 
 
 def _open_to(side: ReadSide, who: Principal, place: QueueId) -> QueueId:
-    """Raises NotFound for a queue that does not admit the caller's VO."""
+    """Raises NotFound for the caller's VO."""
     if side.policy.config.tree.find(place) is not None:
         exact_node(side.config(who).tree, place)
     return place
 
 
 def _named_queue(side: ReadSide, who: Principal, path: str, parameter: str) -> QueueId:
-    """The queue of a text SITE/CE/QUEUE, configured or not. Raises InvalidRequest, NotFound."""
+    """Configured or not. Raises InvalidRequest, NotFound."""
     if path.count("/") < 2:
         raise InvalidRequest("Name the queue: SITE/CE/QUEUE.", parameter=parameter)
     try:
@@ -283,7 +283,7 @@ async def _plan_quotas(side: ReadSide, request: Request[Nothing, PlanQuotasBody]
 
 @dataclass(slots=True)
 class _LimitsOfPlan:
-    """What limits the jobs of a plan, asked by its thread; not for very many kinds of jobs."""
+    """Asked by the plan's thread; not for very many kinds of jobs."""
 
     side: ReadSide
     who: Principal
@@ -309,7 +309,7 @@ async def _plan(
     make: Callable[[LiveState], _T],
     limits: Callable[[TaskQueueKey, Sequence[QueueId]], LimitAnswer] = _unlimited,
 ) -> _T:
-    """Raises Unavailable while others take the room, TooLarge for what takes too long."""
+    """Raises Unavailable, TooLarge for what takes too long."""
     try:
         async with asyncio.timeout(_WAIT_SECONDS):
             await room.acquire()
@@ -350,7 +350,7 @@ def _work(
 
 
 def _resources(body: asks.PlanResourcesBody, files: tuple[str, ...], state: LiveState) -> ResourcesPlan:
-    """`files`: the server's own, read as well; one that cannot be read is a fault."""
+    """`files`: the server's own; one that cannot be read is a fault."""
     faults: list[Fault] = []
     texts: list[tuple[str, str]] = []
     for name in files:

@@ -83,7 +83,7 @@ async def _put_output(side: ReadSide, request: Request[AttemptAt, Nothing]) -> S
 
 @contextmanager
 def _reserved(side: ReadSide, owner: str, size: int, *, files: int = 0) -> Iterator[None]:
-    """Room for what is about to come: uploads at the same time share the quota. Raises TooLarge before the first byte."""
+    """Around an upload: those at once share the quota. Raises TooLarge before the first byte."""
     used = usage_of(side.db, owner)
     used = InputUsage(used.files + side.files_coming[owner], used.bytes + side.reserved[owner], used.outputs)
     need_room(owner, used, size, quota=side.quota_bytes, most_files=files and side.most_files)
@@ -100,7 +100,6 @@ def _reserved(side: ReadSide, owner: str, size: int, *, files: int = 0) -> Itera
 
 @serves(calls.PUT_SANDBOX)
 async def _put_sandbox(side: ReadSide, request: Request[Nothing, Nothing]) -> Stored:
-    """Raises TooLarge beyond the quota, if possible before the file comes."""
     owner, sha = request.who.name, _sha(request)
     size = _known(side, owner, sha)
     if size is not None:
@@ -128,7 +127,7 @@ def _known(side: ReadSide, owner: str, sha: str) -> int | None:
 
 @serves(calls.SANDBOX)
 async def _sandbox(side: ReadSide, request: Request[SandboxAt, Nothing]) -> Stored | FileResponse:
-    """A user asks whether a file is there, a pilot reads it."""
+    """A user asks whether it is there, a pilot reads it."""
     who, sha = request.who, request.query.digest
     if not _SHA.fullmatch(sha):
         raise NotFound("A sandbox is named by its SHA-256.")

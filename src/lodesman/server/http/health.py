@@ -50,7 +50,7 @@ class UpkeepFigures(Struct, frozen=True, kw_only=True):
 
 
 def database_metrics(db: Reader, vo: str = "", sites: Collection[str] = ()) -> list[Metric]:
-    """Of all or of one VO, which these sites admit. It goes through all jobs: for a thread."""
+    """Of all or of one VO. It goes through all jobs: for a thread."""
     # A scraper refuses a text that has one series twice: owners are added up.
     jobs: Counter[tuple[str, str]] = Counter()
     for one in count_jobs(db, vo=vo):
@@ -119,7 +119,7 @@ class _Gathered(list[Metric], Collector):
 
 
 def _family(name: str, words: str, values: Mapping[Any, float], *labels: str) -> Metric:
-    """A value for each label or tuple of labels. The name says whether it only grows."""
+    """The name says whether it only grows."""
     kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
     family = kind(f"lodesman_{name}", words, labels=labels)
     for label, value in values.items():
@@ -132,9 +132,7 @@ def _family(name: str, words: str, values: Mapping[Any, float], *labels: str) ->
 
 @serves(calls.HEALTH)
 async def _is_well(core: Core, _request: Request[Nothing, Nothing]) -> server.Health:
-    """200 while the writer takes commands; `degraded`: the background process or the database fails. Raises
-    Unavailable.
-    """
+    """`degraded`: the background process or the database fails. Raises Unavailable."""
     if not core.journal.is_open:
         raise Unavailable("The server takes no changes: its writer has ended.")
     now, ticks = core.clock(), core.ticks()
@@ -152,7 +150,7 @@ async def _is_well(core: Core, _request: Request[Nothing, Nothing]) -> server.He
 
 
 def _warnings(core: Core) -> list[str]:
-    """What goes wrong outside of the server. Strangers ask, too: sites have no names here."""
+    """Strangers ask, too: sites have no names here."""
     db = core.reader
     failing = {place for place, breaker in breakers(db).items() if breaker.failures}
     opened = {place for place, breaker in breakers(db).items() if breaker.state is not BreakerState.CLOSED}
@@ -186,7 +184,6 @@ _MENDED = {
 
 
 def _faults(core: Core) -> list[str]:
-    """What went wrong in the server since its start; its log names each."""
     repaired, failed = core.live.repaired, core.journal.faults
     mended = [f"{words}: {repaired[kind]}, mended." for kind, words in _MENDED.items() if repaired[kind]]
     state = core.background.said
@@ -216,7 +213,7 @@ def _queues(places: Collection[QueueId]) -> str:
 
 
 def own_metrics(core: Core, *, of_all: bool) -> bytes:
-    """The text of /metrics while the background process does not answer; `of_all`: of all VOs."""
+    """/metrics without the background process; `of_all`: of all VOs."""
     figures = {**(asdict(_hot_figures(core)) if of_all else {}), "background_up": 0}
     lines = []
     for name, value in figures.items():

@@ -1,4 +1,4 @@
-"""Hosts that get no jobs: shut and opened by the background process and by administrators."""
+"""Hosts that get no jobs, shut and opened."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def _order(
 
 
 def _named(core: Core, name: str, site: str) -> HostName:
-    """The host of this name at the site, or at the only one that has it. Raises InvalidRequest."""
+    """At the site, or at the only one that has it. Raises InvalidRequest."""
     if site:
         return HostName(site, name)
     known_hosts = pilots_by_host(core.reader).keys() | host_records(core.reader).keys()

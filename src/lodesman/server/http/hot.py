@@ -1,7 +1,7 @@
-"""The hot process's application: changes, and what pilots ask often. All else is forwarded to the reading process.
+"""The hot process's application: changes, and what pilots ask often; all else is forwarded.
 
-Each request has a connection of its own, on a Unix socket, closed from here: a server that closes it while a body comes
-loses its answer.
+A forwarded request has a connection of its own, closed from here: a server that closes it while a body comes loses its
+answer.
 """
 
 from __future__ import annotations
@@ -94,7 +94,6 @@ class HotApp(Dispatcher[Core]):
             self.state.principals.check(who)
 
     async def _is_too_often(self, scope: Scope) -> bool:
-        """Whether a stranger asks too often for what needs no token."""
         if scope["path"] not in _OPEN or self.admits(scope):
             return False
         return await self.state.strangers.wait_if_many(origin_of(scope), is_open=True)
@@ -122,7 +121,7 @@ class HotApp(Dispatcher[Core]):
     async def _forward_as_long(
         self, who: Principal | None, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """As long as the caller may ask this. Raises Disconnected to break off an answer that has begun."""
+        """Raises Disconnected to break off an answer that has begun."""
         has_begun = False
 
         async def note(message: MutableMapping[str, Any]) -> None:
@@ -192,7 +191,7 @@ async def _connected(pulse: Pulse, does: str) -> tuple[asyncio.StreamReader, asy
 
 
 async def ask_verifier(pulse: Pulse, token: str, body: VerifyBody) -> VerifyAnswer:
-    """Have the reading process ask the server's JSV. Raises what refuses the submission, and Unavailable."""
+    """Raises what the server's JSV refuses, and Unavailable."""
     call, raw = inner_calls.VERIFY, encode(body)
     head = f"{call.method} {call.path} HTTP/1.1\r\nauthorization: Bearer {token}\r\ncontent-length: {len(raw)}\r\n\r\n"
     reader, writer = await _connected(pulse, "checks jobs")
@@ -213,7 +212,7 @@ async def ask_verifier(pulse: Pulse, token: str, body: VerifyBody) -> VerifyAnsw
 
 
 async def _answer_head(reader: asyncio.StreamReader, seconds: float) -> tuple[int, Headers]:
-    """It comes when the body was sent, which may take its time. Raises Unavailable."""
+    """Raises Unavailable."""
     try:
         async with asyncio.timeout(seconds):
             head = await reader.readuntil(b"\r\n\r\n")
@@ -227,9 +226,7 @@ async def _answer_head(reader: asyncio.StreamReader, seconds: float) -> tuple[in
 
 
 async def _answer_body(reader: asyncio.StreamReader, send: Send, left: int) -> None:
-    """Pass on `left` bytes (-1: all), as fast as the client takes them. Raises Disconnected if they break off, so that
-    the client sees it.
-    """
+    """Pass on `left` bytes (-1: all). Raises Disconnected if they break off, so that the client sees it."""
     try:
         while left and (chunk := await reader.read(_CHUNK)):
             left -= len(chunk)
@@ -253,7 +250,7 @@ def _head(scope: Scope) -> bytes:
 
 
 async def _send_body(receive: Receive, writer: asyncio.StreamWriter) -> bool:
-    """Close the connection when the body does not come or is not taken, or the client has gone: returns whether it has."""
+    """Ends the connection if the body stops or the client goes; returns whether it has gone."""
     more = True
     while more:
         try:

@@ -61,7 +61,7 @@ async def _classes(core: Core, request: Request[AllQuery, Nothing]) -> JobClasse
 
 
 def _places(classes: Classes, after: str) -> Iterator[tuple[str, str]]:
-    """Classes and variants in the order of the list, after one of them. Raises InvalidRequest."""
+    """After one of them. Raises InvalidRequest."""
     name, variant = split_name(after)
     if after and ("." not in after or variant not in _variants(classes, name)):
         raise InvalidRequest("`after` is no cursor of this list.", hint="Give `cursor` of the page before.")
@@ -111,7 +111,6 @@ def _in_full(now: Classes, name: str, variant: str) -> ClassInFull:
 
 @serves(calls.SET_CLASSES)
 async def _set_classes(core: Core, request: Request[Nothing, ClassTextBody]) -> ClassesChanged:
-    """Raises one error with all faults of the text, TooLarge."""
     body, by = request.body, _author(request.who)
     how = "either" if body.trial else body.how
     groups = frozenset(core.policy.config.groups)
@@ -141,7 +140,6 @@ async def _set_classes(core: Core, request: Request[Nothing, ClassTextBody]) -> 
 
 @serves(calls.DROP_CLASSES)
 async def _drop_classes(core: Core, request: Request[Nothing, DropClassesBody]) -> ClassesChanged:
-    """Raises one error with all refusals."""
     names = list(dict.fromkeys(request.body.names))
     change = Change(
         remove_classes,
@@ -157,7 +155,6 @@ async def _drop_classes(core: Core, request: Request[Nothing, DropClassesBody]) 
 
 @serves(calls.SWITCH_CLASSES)
 async def _switch_classes(core: Core, request: Request[Nothing, SwitchClassesBody]) -> ClassesChanged:
-    """Raises one error with all refusals."""
     names, on = list(dict.fromkeys(request.body.names)), request.body.switch == "enable"
     change = Change(switch_classes, core.job_classes, names, _author(request.who), on=on)
     await core.commands.run(

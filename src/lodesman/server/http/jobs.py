@@ -95,7 +95,6 @@ async def _submit(
 
 
 def _of_attempts(prepared: PreparedSubmission, most: int) -> list[jobs.Notice]:
-    """Said of jobs that ask for more attempts than they may have (0: any number)."""
     attempts = max(cohort.max_attempts for cohort in prepared.cohorts)
     if not most or attempts <= max(most, JobSpec(executable="").max_attempts):
         return []
@@ -107,7 +106,7 @@ def _of_attempts(prepared: PreparedSubmission, most: int) -> list[jobs.Notice]:
 
 
 def _takes_long(body: SubmitBody, size: int) -> bool:
-    """An expression may take a second to be held against thousands of queues, however short it is."""
+    """An expression may take a second to be held against thousands of queues."""
     if size > _LARGE:
         return True
     texts = (body.texts or ()) if body.text is None else (body.text,)
@@ -129,7 +128,7 @@ def _has_expression(job: dict[str, Any]) -> bool:
 
 
 async def _verified(core: Core, body: SubmitBody, who: Principal) -> list[VerifyResult]:
-    """The submission as the server's JSV left it. Raises what refuses it."""
+    """Raises what the JSV refuses."""
     if core.verify is None:
         raise Unavailable("There is no process that asks the JSV of the server.")
     question = VerifyBody(body, who.name, who.groups, core.jsv, core.job_classes.now.version)
@@ -234,9 +233,7 @@ async def in_portions(
     seconds: float = math.inf,
     learn: Callable[[_Ranges], Awaitable[None]] | None = None,
 ) -> ControlOutcome:
-    """`seconds`: then the rest is left for the next request, as is what is too dear for this one. `learn`: find out
-    which of the next jobs are chosen.
-    """
+    """`seconds`: then the rest is left, as is what is too dear. `learn`: find out which of the next jobs are chosen."""
     async with core.turns.of(who.name):
         end = asyncio.get_running_loop().time() + seconds
         # Many rows take many commands: others are served in between.
@@ -259,7 +256,7 @@ async def in_portions(
 
 
 async def learn_choice(core: Core, choice: Choice, receive: Receive, ranges: _Ranges) -> None:
-    """Find out in a thread which of the next jobs are chosen; requests take turns. Raises Disconnected."""
+    """In a thread; requests take turns. Raises Disconnected."""
     if choice.job_filter == ANY_JOB:
         return
     leaving = asyncio.ensure_future(gone(receive))
@@ -275,7 +272,6 @@ async def learn_choice(core: Core, choice: Choice, receive: Receive, ranges: _Ra
 
 
 def _unfinished(action: str, out: ControlOutcome, fault: LodesmanError) -> LodesmanError:
-    """A fault after other commands of the same action."""
     done, left = f"{action} had changed {counted(out.changed, 'job')}", out.rest[0].start
     message = f"{fault.message} Until then {done}; from job {left} on nothing was done."
     rest = [(ids[0], ids[-1]) for ids in out.rest]

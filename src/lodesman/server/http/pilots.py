@@ -40,7 +40,6 @@ from lodesman.wire.task_queues import PoolsOfQueues, ServedQueue
 
 @serves(calls.PILOT_FILES)
 async def _pilot_files(side: ReadSide, request: Request[Nothing, PilotFilesBody]) -> PilotFiles:
-    """Raises NotFound for what is no queue of the VO, InvalidRequest, Conflict where it is closed or full."""
     body, now = request.body, side.clock()
     vo = vo_of(body.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
     queue = _queue(side, body)
@@ -179,7 +178,7 @@ async def _served_pools(core: Core, request: Request[Nothing, asks.QueuesBody]) 
 def pools_of_queues(
     core: Core, queues: Sequence[QueueId], *, mine: Container[str] | None = None
 ) -> PoolsOfQueues:
-    """The pools of each queue, of `mine` if given, and the last pass. Raises TooLarge."""
+    """Of `mine` if given, and the last pass. Raises TooLarge."""
     last, rows, count = core.live.pools.last_pass, [], 0
     for queue in queues:
         served = core.live.pools.of_queue(queue).pools
@@ -194,7 +193,7 @@ def pools_of_queues(
 
 
 def _check_place(core: Core, who: Principal, queues: Sequence[QueueId]) -> None:
-    """A pilot asks for where it was sent or may be, a user for queues that admit the VO. Raises Forbidden, NotFound."""
+    """A pilot asks for where it may be, a user for queues of the VO. Raises Forbidden, NotFound."""
     if who.kind not in ("pilot", JOINING):
         vo = own_vo(who)
         config = core.policy.vo_config(vo) if vo else None

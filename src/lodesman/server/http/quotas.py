@@ -49,7 +49,6 @@ async def _quotas(core: Core, _request: Request[Nothing, Nothing]) -> QuotaSets:
 
 @serves(calls.SET_QUOTAS)
 async def _set_quotas(core: Core, request: Request[Nothing, QuotaTextBody]) -> QuotasChanged:
-    """Raises InvalidConfig with all faults of the text, Conflict, NotFound, TooLarge."""
     body = request.body
     names_in_use = known_names(core.policy, core.job_classes.now, core.reader)
     sets, odd = await asyncio.to_thread(read_sets, body.text, core.policy, names_in_use)
@@ -110,7 +109,7 @@ def known_names(policy: Policy, classes: Classes, db: Reader) -> Known:
 
 
 def read_sets(text: str, policy: Policy, known: Known) -> tuple[Sequence[QuotaSet], list[QuotaNoticeRow]]:
-    """The sets of a text, and what is odd in them. Raises InvalidConfig with all faults, InvalidRequest."""
+    """With what is odd in them. Raises InvalidConfig with all faults, InvalidRequest."""
     faults: list[SyntaxFault] = []
     sets = read_quota_sets(text, policy.vocabulary.complexes, faults=faults)
     if faults:

@@ -94,7 +94,7 @@ class _Kept:
 
 @dataclass(eq=False)
 class CostlyReads:
-    """Reads through all jobs: in a thread, one at a time for each key, and shared by all who ask the same."""
+    """Reads through all jobs: in a thread, one at a time for each key, shared by all who ask the same."""
 
     database: Database
     patience: float
@@ -194,7 +194,7 @@ class ReadSide:
         return {} if self.director is None else self.director.watches
 
     def fresh(self) -> SnapshotKeeper:
-        """A loop refreshes the snapshot; a request waits for a cheap refresh only, unless the last one was long ago."""
+        """A request waits for a cheap refresh only, unless the last one was long ago."""
         rest = self.patience if self.keeper.is_cheap else self.patience * _EXPENSIVE
         self.keeper.refresh(self.clock(), rest=rest)
         return self.keeper
@@ -211,7 +211,7 @@ class ReadSide:
         return self._seen[1][vo]
 
     def job(self, job_id: int, who: Principal, *, for_vo_admins: bool = False) -> Job:
-        """`for_vo_admins`: also for the administrator of its VO. Raises NotFound for a job that the caller may not see."""
+        """`for_vo_admins`: also for that of its VO. Raises NotFound."""
         job = job_by_id(self.db, job_id)
         may = may_touch(who, self.policy.sharing_groups(), for_vo_admins=for_vo_admins)
         if job is None and was_given_out(self.db, job_id):
@@ -223,5 +223,5 @@ class ReadSide:
         return next(self.names.fill((job,)))
 
     def only_reads(self, job: Job, who: Principal) -> bool:
-        """Whether the caller sees this job only since it is shared: its secrets are not."""
+        """Whether the job is only shared with the caller: its secrets are not."""
         return not may_touch(who, self.policy.sharing_groups())(job.owner, job.group, job.vo)

@@ -279,7 +279,7 @@ async def _openapi(_side: ReadSide, _request: Request[Nothing, Nothing]) -> dict
 
 @serves(calls.METRICS)
 async def _metrics(side: ReadSide, request: Request[Nothing, Nothing]) -> Response:
-    """Of all VOs and the server for administrators, whatever their token is for; of their VO for others."""
+    """Of all VOs for administrators, whatever their token is for; of their VO for others."""
     vo = "" if request.who.admin else request.who.vo
     tree = side.config(request.who).tree if vo else side.policy.config.tree
     queues = frozenset(tree.queue_ids())

@@ -71,9 +71,7 @@ class FileResponse(Response):
 
 
 def asked_part(text: bytes, size: int) -> tuple[int, int] | None:
-    """Begin and end of the part that a `Range` asks for, equal if there is none; None: the whole file. Raises
-    InvalidRequest.
-    """
+    """Begin and end, equal if there is no such part; None: the whole file. Raises InvalidRequest."""
     if not text:
         return None
     match = _RANGE.fullmatch(text.strip())

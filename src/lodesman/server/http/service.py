@@ -157,11 +157,10 @@ async def _limited_at(
 ) -> list[tuple[list[RunPlace], list[int], list[int]]]:
     """Places where limits stop task queues, alike ones together, with these and those that would not start in an empty
     place.
-
-    A command for each, so that the writer is not held for long.
     """
     rows = []
     for alike in await core.commands.run(Change(alike_places, core.live, [*run_places])):
+        # A command for each: the writer is not held for long.
         ids, never = await core.commands.run(Change(limited_there, core.live, alike[0]))
         if ids:
             rows.append((alike, ids, never))

@@ -104,7 +104,6 @@ async def _site_ads(side: ReadSide, request: Request[AllQuery, Nothing]) -> Site
 
 @serves(calls.SITE_GATE)
 async def _site_gate(side: ReadSide, request: Request[SiteAt, Nothing]) -> GateInFull:
-    """Raises NotFound for a site that the caller may not know."""
     site, who = request.query.site, request.who
     if who.kind == SITE and who.name != site:
         raise NotFound(f"There is no site {site[:80]}.")
@@ -115,7 +114,6 @@ async def _site_gate(side: ReadSide, request: Request[SiteAt, Nothing]) -> GateI
 
 @serves(calls.TEST_SITE)
 async def _test_site(side: ReadSide, request: Request[Nothing, SiteTestBody]) -> SiteTest:
-    """Raises NotFound for what is not configured, InvalidRequest, Unavailable while others are tested."""
     body, tree = request.body, side.policy.config.tree
     named = NodePath(body.site, body.ce, body.queue)
     if not body.path and (not body.site or (body.queue and not body.ce)):
@@ -164,7 +162,6 @@ async def _close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> S
 
 
 def _endless(core: Core, closing: Closing) -> int:
-    """The queues below it for which some VO knows no end of pilots."""
     offers = (offer for vo in core.policy.config.vos for offer in core.policy.vo_config(vo).offers)
     return len(
         {offer.queue for offer in offers if not offer.life_seconds and closing.node.covers(offer.queue)}
@@ -185,7 +182,6 @@ async def _open_site(core: Core, request: Request[Nothing, OpenSiteBody]) -> Sit
 
 @serves(calls.BREAKER)
 async def _breaker(core: Core, request: Request[Nothing, BreakerBody]) -> BreakerOrdered:
-    """Raises NotFound for what is no queue, InvalidRequest without a reason."""
     body, order = request.body, None
     place = QueueId(*find_node(core.policy.config.tree, body.path))
     if not place.queue:
@@ -200,7 +196,7 @@ async def _breaker(core: Core, request: Request[Nothing, BreakerBody]) -> Breake
 
 
 def _closed(core: Core, body: OpenSiteBody) -> NodePath:
-    """What is named, configured or not. Raises Conflict if it is not closed, InvalidRequest."""
+    """Configured or not. Raises Conflict if it is not closed, InvalidRequest."""
     if not body.path:
         return _names(body)
     mask = closings(core.reader)

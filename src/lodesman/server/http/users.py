@@ -87,7 +87,6 @@ async def _remove_user(
 async def _import_users(
     core: Core, request: Request[Nothing, accounts.ImportUsersBody]
 ) -> accounts.ImportedUsers:
-    """Raises what refuses one of them, with its number in `data.user`, and more of them in `data.others`."""
     body, who, faults = request.body, request.who, UserFaults()
     for number, user in enumerate(body.users):
         with faults.of(number):
@@ -126,7 +125,7 @@ async def _disable_user(core: Core, request: Request[Nothing, DisableBody]) -> a
 
 @serves(calls.ISSUE_TOKEN)
 async def _issue_token(core: Core, request: Request[Nothing, TokenBody]) -> accounts.Token:
-    """Users make tokens for themselves, no better than their own; administrators any, those of a VO for its users."""
+    """Users make tokens no better than their own; administrators any, those of a VO for its users."""
     body, who = request.body, request.who
     if body.account != who.name:
         authorise(who, "vo-admin")

@@ -89,7 +89,7 @@ async def _events(core: Core, request: Request[EventsQuery, Nothing]) -> Respons
 
 
 class _EventStream(Response):
-    """The events of one stream, which wait here while the client is slow."""
+    """Events wait here while the client is slow."""
 
     def __init__(self, core: Core, watch: JobWatch, who: Principal, unshared: int) -> None:
         self._principals, self._unshared = core.principals, unshared
@@ -100,7 +100,7 @@ class _EventStream(Response):
         self._news = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the client goes away, may see less than before, or the server ends."""
+        """Until the client goes, may see less than before, or the server ends."""
         waits, watch, last = self._waits, self._watch, b""
         with (
             waits.place(self._name, stream=True), waits.using(watch, self._name), waits.streaming(watch, self._push),

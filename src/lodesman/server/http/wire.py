@@ -92,9 +92,8 @@ _SMALL, _LARGE = BodyRoom(64 << 20, 16 << 20), BodyRoom(96 << 20, 48 << 20)
 
 @contextmanager
 def room_for(scope: Scope, limit: int, who: Principal) -> Iterator[None]:
-    """Around a request with a body: its bytes are taken from those that bodies of its kind have together.
-
-    Raises TooLarge over `limit` bytes, Unavailable while others, or the caller, take all of them.
+    """Around a request with a body, whose bytes are taken from those for its kind. Raises TooLarge, Unavailable while
+    others, or the caller, take all.
     """
     declared = content_length(scope)
     size = limit if declared is None else declared
@@ -238,7 +237,7 @@ def page(
 
 
 def following(rows: Iterable[_R], after: str, limit: int, cursor_of: Callable[[_R], object]) -> list[_R]:
-    """The rows after a cursor, at most `limit` and one. Raises InvalidRequest if its row is gone."""
+    """After a cursor, at most `limit` and one. Raises InvalidRequest if its row is gone."""
     left = iter(rows)
     if after and not any(str(cursor_of(row)) == after for row in left):
         raise InvalidRequest(

@@ -69,18 +69,18 @@ class Commands:
                 answer(ending)
 
     def begin_batch(self, _: object = None) -> None:
-        """Let a batch end what the last one left to do."""
+        """Let the next batch begin."""
         with suppress(Unavailable):
             self.journal.post(Change(lambda _: None), lambda _: None)
 
     async def note(self, notes: list[AuditNote]) -> None:
-        """Add to the audit trail, unless that fails: it must not stop what it is about."""
+        """Add to the audit trail; a failure stops nothing."""
         if notes:
             with suppress(LodesmanError):
                 await self.run(Change(append_entries, notes))
 
     def _deliver(self, answers: list[tuple[Answer, Any]]) -> None:
-        """Wake the loop once for a whole batch; on the writer's thread."""
+        """On the writer's thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_answer_all, answers)
 

@@ -1,4 +1,4 @@
-"""The state of the hot process: its settings, and the owners of what its event loop keeps."""
+"""The state of the hot process: settings, and the owners of what its event loop keeps."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ClockWatch:
-    """Sees that the system's clock was set, beside the one that never jumps."""
+    """Sees that the system's clock was set."""
 
     jumps: int = 0  # so far
     _ahead: float | None = None
@@ -58,7 +58,7 @@ class ClockWatch:
 
 @dataclass(kw_only=True, eq=False)
 class Core:
-    """Belongs to the event loop, but for `live`, which is the writer's."""
+    """Belongs to the event loop; `live` to the writer."""
 
     writer: Writer
     at_end: Callable[[Any], None] | None = None

@@ -1,4 +1,4 @@
-"""What one caller leaves to the others: turns of users at the writer, waits of strangers."""
+"""Turns of users at the writer, and waits of strangers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_WAITING = 2_000
 
 
 class Strangers:
-    """Counts requests without a good token. Belongs to the event loop."""
+    """Requests without a good token. Belongs to the event loop."""
 
     def __init__(self, *, most: int = 20, most_open: int = 100) -> None:
         # Of one address in a second, answered at once: refusals, and requests of what needs no token.
@@ -29,7 +29,7 @@ class Strangers:
         self._waiting, self._never = 0, asyncio.Event()
 
     async def wait_if_many(self, origin: str, *, is_open: bool = False) -> bool:
-        """Count a refusal, or a request that `is_open` to all. Beyond the limit it waits here, which is returned."""
+        """Count a refusal, or a request `is_open` to all. Beyond the limit it waits, which is returned."""
         second = int(asyncio.get_running_loop().time())
         if second != self._second:
             self._second, self._lately = second, Counter()
@@ -48,7 +48,7 @@ class Strangers:
         return True
 
     def refused(self, origin: str, token: str) -> None:
-        """Count it for the audit trail; `token`: in words or the beginning of its hash, '' for none."""
+        """`token`: in words or the beginning of its hash, '' for none."""
         key = (origin, token)
         self._refused[key if key in self._refused or len(self._refused) < _MOST else _OTHERS] += 1
 
@@ -69,10 +69,9 @@ class _Timed(Protocol):
 
 
 class Turns:
-    """One action at a time for each user. All actions together leave the writer as much time as they took, if others
-    came.
+    """One action at a time for each user. Together they rest as long as they worked, if others came.
 
-    Their time counts twice: the commit takes about as long again. Commands about many jobs go one by one.
+    Work counts twice, for its commit. Commands about many jobs go one by one.
     """
 
     def __init__(self, post: Callable[[Any], Awaitable[Any]], applied: Callable[[], int]) -> None:
@@ -87,7 +86,7 @@ class Turns:
         return self._of.setdefault(user, asyncio.Lock())
 
     async def command(self, command: Any, *, jobs: int) -> Any:
-        """Run a command about that number of jobs when it is time. Raises LodesmanError."""
+        """Run it when it is time. Raises LodesmanError."""
         loop = asyncio.get_running_loop()
         async with self._of_many if jobs > _FEW else nullcontext():
             # Since the last one was posted: what waited behind it was applied together with it.

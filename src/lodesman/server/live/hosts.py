@@ -1,4 +1,4 @@
-"""Hosts that get no jobs: which claims pass, their probes, how they are shut and opened (ADR 0044)."""
+"""Hosts that get no jobs: which claims pass, probes, changes (ADR 0044)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class HostGate:
                     end()
 
     def probe(self, host: ShutHost, pilot_id: int, now: float) -> bool:
-        """Whether a pilot of a shut host may ask for one job now: the only one until its fate is known."""
+        """Whether a pilot may ask for one job: the only one until its fate is known."""
         if host.pilot and not self._is_there(host):
             host.pilot, host.attempt = 0, None
         if host.pilot or not may_probe(host.record, now):
@@ -81,7 +81,7 @@ class HostGate:
         return True
 
     def has_probe(self, session: PilotSession, attempt: Attempt) -> ShutHost | None:
-        """The shut host of a pilot, if this attempt is its probe."""
+        """The shut host whose probe this attempt is."""
         host = self.shut.get(session.host)
         return host if host is not None and (host.pilot, host.attempt) == (session.id, attempt) else None
 
@@ -92,7 +92,7 @@ class HostGate:
     # --- changes ----------------------------------------------------------------------------------------------------
 
     async def change(self, changed: Sequence[HostState], *notes: AuditNote, forget: int = 0) -> None:
-        """Shut or open hosts, also for claims on their way. Raises LodesmanError: all is as before."""
+        """Also for claims on their way. Raises LodesmanError: all is as before."""
         shut_hosts = [self.shut.get(host) for host, _ in changed]
         before = [
             HostState(host, shut_host.record if shut_host else None)
@@ -150,7 +150,7 @@ class HostGate:
             await self._settle(HostState(name, record))
 
     async def see_probes(self, session: PilotSession, running: Sequence[RunningBody]) -> None:
-        """Open the host of a probe that has run for longer than a failure takes."""
+        """Open hosts whose probes have outlived a failure."""
         for job in running:
             host = self.has_probe(session, (job.id, job.attempt))
             if host is not None and job.wall_seconds > FAILS_WITHIN_S:

@@ -1,4 +1,4 @@
-"""The leases of pilots: who is silent, who is lost, when each was last heard; and closings whose time has come."""
+"""The leases of pilots: who is silent or lost, when each was last heard; and closings whose time has come."""
 
 from __future__ import annotations
 
@@ -81,7 +81,6 @@ class Leases:
                 log.warning("pilots are silent", extra={"pilots": sorted(since), "stalled": stalled})
 
     async def _take_back(self) -> None:
-        """Take back what pilots have ahead for long while others wait."""
         core = self._core
         if not core.live.parked:
             return

@@ -1,4 +1,4 @@
-"""What pilots say of their payloads and of themselves, and what follows from it."""
+"""What pilots say of their payloads and themselves, and what follows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _GOOD_ENDS: Final = frozenset({"idle", "drained", "sigterm"})
 async def take_heartbeat(
     core: Core, session: PilotSession, running: Sequence[RunningBody]
 ) -> HeartbeatAnswer:
-    """Keep the news of a pilot's payloads, and answer what it shall end."""
+    """Keep the news, and answer what the pilot shall end."""
     claimed = attempts_of_pilot(core.reader, session.id) if running else {}
     _keep_news(session, running, claimed, core.clock())
     attempts = {(job.id, job.attempt): job.state == _COMPLETING for job in running}
@@ -82,7 +82,6 @@ def kill_orders(
 
 
 async def _others_wait(core: Core, session: PilotSession) -> bool | UnsetType:
-    """Whether other pilots wait for jobs that this one has ahead."""
     if not has_much_ahead(core.live, session.id, session.offer.cores):
         return UNSET
     with suppress(LodesmanError):
@@ -91,7 +90,6 @@ async def _others_wait(core: Core, session: PilotSession) -> bool | UnsetType:
 
 
 async def _give_back_unnamed(core: Core, session: PilotSession, named: Container[Attempt]) -> None:
-    """Let jobs wait again that three heartbeats in a row did not name."""
     missed, held = session.unnamed, list(core.live.pilots.held.get(session.id, ()))
     session.unnamed = {attempt: missed.get(attempt, 0) + 1 for attempt in held if attempt not in named}
     gone = [attempt for attempt, times in session.unnamed.items() if times >= _MOST_UNNAMED]
@@ -104,7 +102,7 @@ async def _give_back_unnamed(core: Core, session: PilotSession, named: Container
 def _keep_news(
     session: PilotSession, running: Sequence[RunningBody], claimed: Mapping[Attempt, float], now: float
 ) -> None:
-    """`claimed`: when the pilot got its live attempts; of others nothing is kept."""
+    """`claimed`: when the pilot got its live attempts."""
     before, session.tails, session.usage = session.tails, {}, {}
     room = _KEEP_TAILS
     for job in running:
@@ -129,7 +127,7 @@ def _tail(text: str) -> bytes:
 
 
 async def follow_reports(core: Core, pilot: int, reports: Sequence[ReportBody]) -> ReportsAnswer:
-    """Apply reports, also the last ones of a pilot that was lost. Raises LodesmanError."""
+    """Also the last ones of a lost pilot. Raises LodesmanError."""
     session = core.sessions.hear(pilot) if pilot in core.sessions else None
     offer = _offer_of_lost(core, pilot) if session is None else session.offer
     whole = [_attempt_report(report) for report in reports if _is_whole(report.output)]
@@ -155,7 +153,7 @@ async def follow_reports(core: Core, pilot: int, reports: Sequence[ReportBody]) 
 async def _follow_ends(
     core: Core, session: PilotSession, reports: Sequence[ReportBody], accepted: Container[Attempt]
 ) -> None:
-    """Forget the news of what ended. Drain a pilot whose node fails, or that hands back all it gets."""
+    """Forget the news. Drain a pilot whose node fails, or that hands back all it gets."""
     for report in reports:
         attempt = (report.id, report.attempt)
         if report.cause == NODE_FAULT and attempt in accepted:
@@ -178,14 +176,12 @@ def _offer_of_lost(core: Core, pilot: int) -> ResourceRequest:
 
 
 def _is_whole(output: OutputBody | None) -> bool:
-    """Whether the report describes the output that it brings."""
     if output is None or output.content is None:
         return True
     return len(output.content) == output.size and sha256(output.content).hexdigest() == output.sha256
 
 
 def _with_refusals(reports: Sequence[ReportBody], results: Iterable[ReportResult]) -> list[ReportResult]:
-    """The results, with a refusal in the place of each report whose output is wrong."""
     left = iter(results)
     return [
         next(left)
@@ -221,7 +217,7 @@ async def let_leave(core: Core, pilot: int, reason: str, message: str) -> None:
 
 
 async def close_and_drain(core: Core, closing: Closing, command: Command[ClosingOutcome]) -> ClosingOutcome:
-    """Close, and let no pilot there claim any more, also by a claim on its way. Raises LodesmanError: all is as before."""
+    """No pilot there claims any more, also by a claim on its way. Raises LodesmanError: all is as before."""
     sessions = core.sessions
     leave = sessions.drain(
         [session.id for session in sessions.values() if closing.node.covers(session.queue)]

@@ -36,7 +36,7 @@ def pilot_has_ended() -> Unauthorized:
 
 
 def reads_as(principal: Principal) -> ReadsAs:
-    """The names with which others share submissions. A user whose name begins with `@` is not the group."""
+    """As whom others share submissions. A user whose name begins with `@` is not the group."""
     if principal.kind != "user":
         return ReadsAs()
     own = () if principal.name.startswith("@") else (principal.name,)
@@ -55,9 +55,7 @@ def may_as_much(now: Principal, before: Principal) -> bool:
 
 
 class Principals:
-    """The principals, and their long answers under way, which end as soon as the token opens less. Belongs to the event
-    loop.
-    """
+    """The principals, and their long answers, which end when the token opens less. Belongs to the event loop."""
 
     def __init__(self, db: Reader, clock: Callable[[], float]) -> None:
         self._db, self._clock = db, clock
@@ -67,7 +65,7 @@ class Principals:
         self.unshared = 0
 
     def lookup(self, digest: bytes) -> Principal | None:
-        """The principal of a token's hash, read from the database if it is new."""
+        """By a token's hash, read from the database if new."""
         principal = self._known.get(digest)
         if principal is None:
             principal = principal_of(self._db, digest)
@@ -84,7 +82,7 @@ class Principals:
 
     @asynccontextmanager
     async def held(self, who: Principal) -> AsyncIterator[None]:
-        """Around a long answer. Raises what `check` does as soon as it would."""
+        """Around a long answer. Raises what `check` does, when it would."""
         self.check(who)
         left = None if who.expires_at is None else who.expires_at - self._clock()
         held = self._held.setdefault(who.token, set())
@@ -103,7 +101,7 @@ class Principals:
                 self._held.pop(who.token, None)
 
     def check(self, who: Principal) -> None:
-        """Raises Unauthorized if the token opens nothing any more, Unavailable if it opens less than it did."""
+        """Raises Unauthorized if the token opens nothing, Unavailable if it opens less than it did."""
         now = self.lookup(who.token)
         if now is None or has_expired(now, self._clock()) or not may_as_much(now, who):
             raise self._refusal(who)
@@ -132,7 +130,7 @@ class Principals:
         self.forget([digest for digest, who in self._known.items() if who.name in names])
 
     def forget_pilot(self, pilot_id: int) -> None:
-        """A pilot ended; the database knows whether its token is good for last words."""
+        """The database knows whether its token is good for last words."""
         self.forget([digest for digest, who in self._known.items() if who.pilot_id == pilot_id])
 
     def unshare(self, groups: frozenset[str]) -> None:
@@ -144,7 +142,7 @@ class Principals:
                 self._end(digest)
 
     def end_readers(self, names: frozenset[str]) -> None:
-        """Something is shared with these users and groups (`@`) no more."""
+        """Nothing more is shared with these users and groups (`@`)."""
         self.unshared += 1
         for digest in list(self._held):
             who = self._known.get(digest)

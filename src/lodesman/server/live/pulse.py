@@ -1,7 +1,7 @@
 """Whether the background process answers (ADR 0068).
 
-A request without an answer after half a second asks for a sign of life. An idle process has a second for it, a busy one
-longer. A mute one refuses all requests until it gives a sign.
+A request that waits half a second asks for a sign of life. An idle process has a second, a busy one longer; a mute one
+refuses all until it gives a sign.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _BUSY_STATES: Final = frozenset("RD")
 
 
 def work_of(pid: int) -> tuple[str, int] | None:
-    """The state of a process's first thread, and the CPU ticks of all; None if it is gone."""
+    """The state of its first thread, and the CPU ticks of all; None if it is gone."""
     process = read_process(pid)
     return process and (process.state, process.own_ticks)
 
 
 @dataclass(slots=True)
 class BackgroundHealth:
-    """What the background process reports. Times are of the clock that never jumps. Belongs to the event loop."""
+    """What the background process reports. Belongs to the event loop."""
 
     at: float  # when it reported last; before the first report, since when that is awaited
     has_reported: bool = False
@@ -115,7 +115,7 @@ class Pulse:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def watch(self, answer: Awaitable[_A]) -> _A:
-        """The answer of the process. Raises Unavailable as soon as none can come, and what `answer` raises."""
+        """Raises Unavailable as soon as no answer can come, and what `answer` raises."""
         waits = asyncio.ensure_future(answer)
         try:
             patience = 0.0 if self.health.mute else _FIRST_SECONDS
@@ -169,7 +169,7 @@ class Pulse:
         return not self.health.mute
 
     async def _sign(self) -> bool:
-        """A socket that is gone counts as a sign: the request finds out by itself."""
+        """A socket that is gone counts: the request finds out by itself."""
         try:
             reader, writer = await asyncio.open_unix_connection(str(self.socket))
         except OSError:

@@ -31,7 +31,7 @@ async def change_limits(core: Core, change: Command[object]) -> None:
 
 
 async def use_policy(core: Core, policy: Policy) -> None:
-    """Limit by the vocabulary and the sites of a configuration, and by the groups of accounts. Raises LodesmanError."""
+    """Limit by a configuration, and by the groups of accounts. Raises LodesmanError."""
     await change_limits(core, Change(use_limits, core.quotas, policy.vocabulary, policy.config.limits))
 
 
@@ -43,13 +43,13 @@ async def use_shares(core: Core) -> None:
 
 
 async def use_usage(core: Core, usage: KnownUsage | None, seconds: float) -> None:
-    """Correct the shares by this usage for so many seconds. Raises LodesmanError."""
+    """Correct the shares for so many seconds. Raises LodesmanError."""
     core.usage_until = math.inf if usage is None else core.ticks() + seconds
     await _draw_by(core, usage)
 
 
 async def forget_old_usage(core: Core) -> None:
-    """Draw by the configured shares if no usage came for too long. Raises LodesmanError."""
+    """Correct them no more if no usage came for too long. Raises LodesmanError."""
     if core.ticks() >= core.usage_until:
         await _draw_by(core, None)
         core.usage_until = math.inf
@@ -72,9 +72,7 @@ async def use_classes(core: Core, vocabulary: Vocabulary, section: JobClassSecti
 async def edit_agreed(
     core: Core, edit: Callable[[Classes], ClassEdit], command: Callable[[ClassEdit], Command[object] | None]
 ) -> ClassEdit:
-    """Judge an edit of job classes in a thread, and store it if no other came between; else judge again. Raises
-    LodesmanError.
-    """
+    """Judge in a thread, and store if no other edit came between; else judge again. Raises LodesmanError."""
     async with core.one_edit:
         for left in reversed(range(_MOST_TRIES)):
             result = await asyncio.to_thread(edit, core.job_classes.now)

@@ -21,7 +21,7 @@ _INHABITED_SECONDS: Final = 5.0
 
 
 class InhabitedQueues:
-    """What pilots present in CE queues, read again every few seconds. For any thread."""
+    """What pilots present, read again every few seconds. For any thread."""
 
     def __init__(self, db: Reader, clock: Callable[[], float]) -> None:
         self.db = db
@@ -34,7 +34,7 @@ class InhabitedQueues:
         self._kept = {}
 
     def requests(self, queues: frozenset[QueueId]) -> frozenset[ResourceRequest]:
-        """What live pilots in these queues present while empty, those on their way too, silent and leaving ones not."""
+        """Of live pilots in these queues while empty, those on their way too, silent and leaving ones not."""
         with self._asking:
             kept, now = self._kept, self._clock()
             at, requests = kept.get(queues, (-inf, frozenset()))
@@ -59,7 +59,7 @@ class Sessions(dict[int, PilotSession]):
         self._clock, self._ticks = clock, ticks
 
     def hear(self, pilot: int) -> PilotSession:
-        """The session of a pilot that asks something. Raises Unauthorized after its end."""
+        """Raises Unauthorized after the pilot's end."""
         session = self.get(pilot)
         if session is None:
             raise pilot_has_ended()
@@ -67,7 +67,7 @@ class Sessions(dict[int, PilotSession]):
         return session
 
     def join(self, row: PilotRow, token: bytes) -> None:
-        """Begin a session; an earlier token of the pilot is good no more."""
+        """An earlier token of the pilot is good no more."""
         before, session = self.get(row.id), PilotSession(row, now=self._ticks())
         if before is not None:
             self.end(row.id)
@@ -91,7 +91,7 @@ class Sessions(dict[int, PilotSession]):
         return changed
 
     def newly_silent(self) -> dict[int, float]:
-        """When each pilot spoke last (UNIX seconds) whose silence is long, and not noted yet."""
+        """When each pilot spoke last (UNIX seconds) whose silence is not noted yet."""
         latest, epoch = self._ticks() - self.silent_seconds, self._clock() - self._ticks()
         return {
             pilot: round(epoch + session.last_seen, 3)

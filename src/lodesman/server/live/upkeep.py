@@ -1,4 +1,4 @@
-"""What the hot process sees to by itself: the clock, stray attempts, closings and delays whose time has come."""
+"""What the hot process sees to by itself."""
 
 from __future__ import annotations
 
@@ -34,16 +34,14 @@ async def open_due_delays(core: Core) -> None:
 
 
 async def follow_closings(core: Core) -> None:
-    """Let pilots leave where a closing begins, and stay where one is over. Raises LodesmanError."""
+    """Let pilots leave where a closing begins, and stay where it ends. Raises LodesmanError."""
     done: TendingOutcome = await core.commands.run(Change(tend_closings, core.live))
     core.sessions.drain(done.staying, drain=False)
     core.sessions.drain(done.leaving)
 
 
 async def mend_strays(core: Core) -> None:
-    """Mend live attempts that their jobs do not name, or whose pilots have ended: at the start. A fault costs one of
-    them.
-    """
+    """At the start: attempts that their jobs do not name, or whose pilots have ended. A fault costs one of them."""
     strays = stray_attempts(core.reader, _MOST_STRAYS)
     for begun in range(0, len(strays), _STRAYS_AT_ONCE):
         some = strays[begun : begun + _STRAYS_AT_ONCE]

@@ -1,8 +1,7 @@
-"""Counts of jobs that clients wait for: they follow the journal, and all that wait for the same jobs share them (ADR
-0065).
+"""Counts of jobs that clients wait for, shared by all who wait for the same (ADR 0065).
 
-A reader counts them in one snapshot, which says its commit; later commits change the counts. While nobody waits, the
-journal keeps no changes.
+They begin with a snapshot, which says its commit; later commits change them. While nobody waits, the journal keeps no
+changes.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _MOST_PARTS_OF_ONE: Final = 50_000
 
 
 class WaitLimits(msgspec.Struct, frozen=True):
-    """How many requests may wait at once; streams of events are some of them."""
+    """How many requests may wait at once, streams of events among them."""
 
     waits: int = 500
     waits_in_all: int = 2_000
@@ -58,7 +57,7 @@ class Ends(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True, eq=False)
 class _Followers:
-    """Who waits at one watch, and how its jobs ended as of one version."""
+    """Who waits at one watch, and how its jobs ended."""
 
     # By whether they wait for the first, whether Held ones count, and how many of these the client knows.
     waiters: dict[tuple[bool, bool, int], set[asyncio.Future[None]]] = field(default_factory=dict)
@@ -97,7 +96,7 @@ class Waits:
 
     @contextmanager
     def place(self, name: str, *, stream: bool = False) -> Iterator[None]:
-        """Around a request that waits. Raises TooOften, and Unavailable while the server ends."""
+        """Around a request that waits. Raises TooOften, Unavailable."""
         if self.closed:
             raise ending()
         limits = self.limits
@@ -137,10 +136,7 @@ class Waits:
     async def watch(
         self, ranges: tuple[range, ...], may: Callable[[str, str, str], bool], reads: ReadsAs
     ) -> JobWatch:
-        """The counts of those jobs that the caller may see.
-
-        Raises NotFound if one of the ranges has none, InvalidRequest if there are too many.
-        """
+        """Of the jobs that the caller may see. Raises NotFound if a range has none, InvalidRequest for too many."""
         parts = tuple(await self._looking.read(_parts_seen, ranges, may, reads))
         watch = self.followed.watches.get(parts) or self._new(parts)
         of = self._of[watch]
@@ -191,7 +187,7 @@ class Waits:
                 self._follows = True
 
     async def settled(self, watch: JobWatch) -> None:
-        """Wait until the counts are of now. Raises what the reader raises."""
+        """Wait until the counts are of now. Raises as the reader."""
         while watch.doubtful or self._of[watch].reading is not None:
             self._count(watch)
             task = self._of[watch].reading
@@ -219,7 +215,7 @@ class Waits:
     # --- changes --------------------------------------------------------------------------------------------------------
 
     def moved(self, commit: CommitMoves) -> None:
-        """Take the changes of a commit, in the order of the commits."""
+        """Take a commit's changes, in the order of commits."""
         for watch, moves in self.followed.moved(commit.batch, commit.moves).items():
             of = self._of[watch]
             if of.streams:
@@ -239,7 +235,7 @@ class Waits:
                 _wake(of.waiters.pop(key))
 
     async def until(self, watch: JobWatch, *, first: bool, held: bool, seconds: float) -> None:
-        """Until all its jobs have ended (the `first`; or are Held), one more is Held, time is over, or the server ends."""
+        """Until all have ended (the `first`; or are Held), one more is Held, time is over, or the server ends."""
         of, key = self._of[watch], (first, held, watch.held)
         if self.closed or watch.is_over(first=first, held=held) or seconds <= 0:
             return
@@ -255,7 +251,7 @@ class Waits:
 
     @contextmanager
     def streaming(self, watch: JobWatch, push: Push) -> Iterator[None]:
-        """Around a stream: `push` gets its changes, and nothing at the end of the server."""
+        """`push` gets the changes, and nothing at the end of the server."""
         self._of[watch].streams.add(push)
         try:
             yield
