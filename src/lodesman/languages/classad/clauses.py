@@ -69,11 +69,11 @@ def _clause(node: Node, my: Ad, target: Ad | None, run: Run) -> Clause:
     for part in walk(node):
         match part:
             case Select(base=Name(key="my"), name=name):
-                own[name] = _shown(name, my, target, run)
+                own[name] = _print_bounded(name, my, target, run)
             case Select(base=Name(key="target"), name=name):
-                other[name] = _shown(name, target or EMPTY, my, run)
+                other[name] = _print_bounded(name, target or EMPTY, my, run)
             case Name(name=name, key=key) if key not in _SIDES:
-                (own if name in my else other)[name] = _shown(part, my, target, run)
+                (own if name in my else other)[name] = _print_bounded(part, my, target, run)
     return Clause(
         text=write_expression(node),
         value=value,
@@ -84,7 +84,7 @@ def _clause(node: Node, my: Ad, target: Ad | None, run: Run) -> Clause:
     )
 
 
-def _shown(node: Node | str, my: Ad, target: Ad | None, run: Run) -> Value:
+def _print_bounded(node: Node | str, my: Ad, target: Ad | None, run: Run) -> Value:
     value = evaluate(node, my, target, run=run)
     try:
         if isinstance(value, (str, tuple, Ad)):

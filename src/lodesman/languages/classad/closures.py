@@ -211,18 +211,18 @@ _LONG: Final = 64
 
 def _select(base: Closure, key: str) -> Closure:
     def select(frame: Frame) -> Value:
-        return _selected(frame, base(frame), key)
+        return _select_from(frame, base(frame), key)
 
     return select
 
 
-def _selected(frame: Frame, base: Value, key: str) -> Value:
+def _select_from(frame: Frame, base: Value, key: str) -> Value:
     """An attribute of an ad, or of those around it; of a list, that of each of its items."""
     if isinstance(base, Special):
         return base
     if isinstance(base, tuple):
         frame.run.spend(len(base))
-        return tuple([_selected(frame, item, key) for item in base])
+        return tuple([_select_from(frame, item, key) for item in base])
     if not isinstance(base, Ad):
         return ERROR
     ad: Ad | None = base
@@ -261,7 +261,7 @@ def _subscript(base: Closure, index: Closure) -> Closure:
             return container[at] if 0 <= at < len(container) else ERROR
         if isinstance(container, Ad) and isinstance(at, str):
             frame.run.spend(steps_of(at))
-            return _selected(frame, container, lower(at))
+            return _select_from(frame, container, lower(at))
         return ERROR
 
     return subscript

@@ -111,7 +111,7 @@ def _among(value: _Plain, choices: _Plain) -> bool:
     raise TypeError
 
 
-def _computed(operator: str, left: Any, right: Any) -> _Plain:
+def _compute(operator: str, left: Any, right: Any) -> _Plain:
     result = STRICT[operator](left, right)
     if isinstance(result, Special):
         raise TypeError
@@ -179,7 +179,7 @@ class _Writer:
             case Select(base=Name(key="target"), key=key):
                 return f"t[{self.constant(key)}]"
             case Binary(operator=("+" | "-" | "*" | "/" | "%") as operator, left=left, right=right):
-                work = self.constant(partial(_computed, operator))
+                work = self.constant(partial(_compute, operator))
                 return f"{work}({self.value(left)}, {self.value(right)})"
             case _:
                 raise _TooHard
@@ -189,7 +189,7 @@ def _give_up(_: _Flat, __: _Flat) -> NoReturn:
     raise TypeError
 
 
-def _written(node: Node, *, strict: bool) -> Test:
+def _generate(node: Node, *, strict: bool) -> Test:
     writer = _Writer()
     try:
         source = f"lambda m, t: {writer.test(node, strict=strict)}"
@@ -200,7 +200,7 @@ def _written(node: Node, *, strict: bool) -> Test:
 
 @lru_cache(maxsize=4_096)
 def _test_of(text: str) -> Test:
-    return _written(parse_expression(text), strict=False)
+    return _generate(parse_expression(text), strict=False)
 
 
 class FastCondition:
@@ -210,7 +210,7 @@ class FastCondition:
     plain = staticmethod(_plain)
 
     def __init__(self, node: Node) -> None:
-        self._test = _written(node, strict=True)
+        self._test = _generate(node, strict=True)
         self._closure, self._ad = compiled(node), Ad({})
         self._frame = Frame(self._ad, self._ad, None, Run())
 

@@ -40,7 +40,7 @@ class MarkReader:
         r"""Put a backslash before each mark between \Q and \E, before the first is read."""
         self.spend(len(self._text))
         if "\\" in self._text:
-            self._pattern = _QUOTED.sub(_unquoted, self._text)
+            self._pattern = _QUOTED.sub(_unquote, self._text)
 
     def spend(self, steps: int) -> None:
         """Pay for steps before they are made."""
@@ -75,7 +75,7 @@ class MarkReader:
         code = code or (_CODE_IN_SET.match(self._pattern, self._at) if in_set else None)
         if code:
             self._at = code.end()
-            return self._coded(code)
+            return self._read_code(code)
         character = self.next()
         if not character:
             self.bad("it ends in a backslash")
@@ -98,7 +98,7 @@ class MarkReader:
             self.bad(f"\\{character} is not known")
         return character
 
-    def _coded(self, code: re.Match[str]) -> str:
+    def _read_code(self, code: re.Match[str]) -> str:
         kind = code.lastgroup or ""
         value = int(code[kind] or "0", 16 if kind in {"wide", "hex"} else 8)
         if value > 0x7F:
@@ -186,7 +186,7 @@ class MarkReader:
         return self.escape(in_set=True) if character == "\\" else character
 
 
-def _unquoted(match: re.Match[str]) -> str:
+def _unquote(match: re.Match[str]) -> str:
     if match[1] is not None:
         return _PLAIN.sub(lambda mark: f"\\{mark[0]}", match[1])
     return "" if match[0] == "\\E" else match[0]

@@ -48,7 +48,7 @@ def references(node: Node, my: Ad = EMPTY) -> References:
     """
     own: set[str] = set()
     other: set[str] = set()
-    todo = [_asked(node)]
+    todo = [_find_asked(node)]
     while todo:
         name = todo.pop()
         here = name.bare & my.entries.keys()
@@ -62,11 +62,11 @@ def references(node: Node, my: Ad = EMPTY) -> References:
 def asked_by(entry: AdAttribute) -> Asked:
     """What the expression of an attribute itself asks for."""
     if entry.asked is None:
-        entry.asked = _asked(entry.node)
+        entry.asked = _find_asked(entry.node)
     return entry.asked
 
 
-def _asked(node: Node) -> Asked:
+def _find_asked(node: Node) -> Asked:
     names: dict[str, set[str]] = {"": set(), "my": set(), "target": set()}
     clock = whole = False
     todo: list[tuple[Node, frozenset[str]]] = [(node, frozenset())]
@@ -145,11 +145,11 @@ def _flat(node: Node, my: Ad, run: Run) -> Node:  # noqa: C901, PLR0911, PLR0912
         case Logic():
             return _logic(node, my, run)
         case Unary(operand=operand):
-            return _folded(replace(node, operand=_flat(operand, my, run)), run)
+            return _fold(replace(node, operand=_flat(operand, my, run)), run)
         case Binary():
-            return _folded(_with_sides(node, _flat(node.left, my, run), _flat(node.right, my, run)), run)
+            return _fold(_with_sides(node, _flat(node.left, my, run), _flat(node.right, my, run)), run)
         case Subscript(base=base, index=index):
-            return _folded(replace(node, base=_flat(base, my, run), index=_flat(index, my, run)), run)
+            return _fold(replace(node, base=_flat(base, my, run), index=_flat(index, my, run)), run)
         case Conditional(condition=condition, yes=yes, no=no):
             return _choice(
                 replace(
@@ -159,7 +159,7 @@ def _flat(node: Node, my: Ad, run: Run) -> Node:  # noqa: C901, PLR0911, PLR0912
         case FunctionCall(key=key) if key in CONTEXTS or key in CLOCKS:
             return node
         case FunctionCall(arguments=arguments):
-            return _folded(
+            return _fold(
                 replace(node, arguments=tuple([_flat(argument, my, run) for argument in arguments])), run
             )
         case ListLiteral(items=items):
@@ -214,10 +214,10 @@ def _known(node: Node, key: str, my: Ad, run: Run) -> Node:
 def asks_clock(node: Node, my: Ad) -> bool:
     """Whether the worth of an expression may change with the time, also by way of other attributes."""
     names = references(node, my).own & my.entries.keys()
-    return _asked(node).clock or any(asked_by(my.entries[name]).clock for name in names)
+    return _find_asked(node).clock or any(asked_by(my.entries[name]).clock for name in names)
 
 
-def _folded(node: Node, run: Run) -> Node:
+def _fold(node: Node, run: Run) -> Node:
     for part in children(node):
         if constant_of(part) is None:
             return node
@@ -250,5 +250,5 @@ def _logic(node: Logic, my: Ad, run: Run) -> Node:
     if len(kept) == 1:
         # One condition is still a condition: 5 && true is true, not 5.
         neutral = Constant(value=not decides, start=node.stop, stop=node.stop)
-        return _folded(_with_operands(node, (kept[0], neutral)), run)
-    return _folded(_with_operands(node, tuple(kept)), run)
+        return _fold(_with_operands(node, (kept[0], neutral)), run)
+    return _fold(_with_operands(node, tuple(kept)), run)

@@ -99,7 +99,7 @@ class PatternReader(MarkReader):
     def read(self) -> None:
         """Read all of it. Raises InvalidRequest."""
         self.unquote()
-        self.start = self._joined(self._alternatives()).build(0)
+        self.start = self._join_branches(self._alternatives()).build(0)
         if self._at < len(self._pattern):
             self.bad("there is a ) too many")
 
@@ -144,7 +144,7 @@ class PatternReader(MarkReader):
         self._depth -= 1
         return branches
 
-    def _joined(self, branches: list[_Piece]) -> _Piece:
+    def _join_branches(self, branches: list[_Piece]) -> _Piece:
         if len(branches) == 1:
             return branches[0]
         longest = [branch.most for branch in branches]
@@ -168,7 +168,7 @@ class PatternReader(MarkReader):
             if letters:
                 pieces.append(self._letters(letters[0][:-1]))
             elif piece := self._atom():
-                pieces.append(self._repeated(piece))
+                pieces.append(self._repeat(piece))
 
         def build(after: int) -> int:
             for piece in reversed(pieces):
@@ -182,7 +182,7 @@ class PatternReader(MarkReader):
             most += piece.most
         return _Piece(build, sum(character.least for character in pieces), most)
 
-    def _repeated(self, piece: _Piece) -> _Piece:
+    def _repeat(self, piece: _Piece) -> _Piece:
         bounds = self.bounds(self._peek())
         if bounds is None:
             return piece
@@ -246,7 +246,7 @@ class PatternReader(MarkReader):
             case ".":
                 return self._character(CLASSES["."] if self._flags.s else CLASSES["N"])
             case "\\":
-                return self._escaped()
+                return self._read_escape()
             case _:
                 if character in "*+?" or BOUNDS.match(self._pattern, self._at - 1):
                     self.bad(f"{character} repeats nothing")
@@ -274,7 +274,7 @@ class PatternReader(MarkReader):
     def _place(self, name: str) -> _Piece:
         return _Piece(lambda after: self._add(PatternState(at=name, after=(after,))), repeats=False)
 
-    def _escaped(self) -> _Piece:
+    def _read_escape(self) -> _Piece:
         character = self._pattern[self._at : self._at + 1]
         if character and character in _PLACES:
             self._at += 1
@@ -285,7 +285,7 @@ class PatternReader(MarkReader):
             self._at += 1
             if self._is_looking:
                 self.bad("\\K stands in a lookahead or lookbehind")
-            return replace(self._noted(0), repeats=False)
+            return replace(self._note_group(0), repeats=False)
         if character == "R":
             self._at += 1
             both = [self._character(literal(mark, fold=False)) for mark in "\r\n"]
@@ -311,7 +311,7 @@ class PatternReader(MarkReader):
     def _kind_of_group(self) -> Callable[[list[_Piece]], _Piece] | None:
         """What becomes of its branches; None: it only sets flags until the end of the group around it."""
         if not self.here("?") and not self.here("*"):
-            return self._joined if self._flags.n else self._numbered()
+            return self._join_branches if self._flags.n else self._numbered()
         for mark, (way, negated) in _LOOKS.items():
             if self.here(mark):
                 self._at += len(mark)
@@ -333,7 +333,7 @@ class PatternReader(MarkReader):
             return self._unknown_group()
         self._at = flags.end()
         self._set_flags(*flags.groups())
-        return self._joined if flags[4] == ":" else None
+        return self._join_branches if flags[4] == ":" else None
 
     def _unknown_group(self) -> NoReturn:
         mark = self._pattern[self._at - 1 : self._at + 2]
@@ -358,20 +358,20 @@ class PatternReader(MarkReader):
         first = 2 * self.groups
 
         def take(branches: list[_Piece]) -> _Piece:
-            inner = self._joined(branches)
-            begin, end = self._noted(first), self._noted(first + 1)
+            inner = self._join_branches(branches)
+            begin, end = self._note_group(first), self._note_group(first + 1)
             return replace(inner, build=lambda after: begin.build(inner.build(end.build(after))))
 
         return take
 
-    def _noted(self, slot: int) -> _Piece:
+    def _note_group(self, slot: int) -> _Piece:
         if not self._notes_groups:
             return _Piece(lambda after: after)
         return _Piece(lambda after: self._add(PatternState(slot=slot, after=(after,))))
 
     def _atomic(self, branches: list[_Piece]) -> _Piece:
         self.spend(_AROUND)
-        inner = self._joined(branches)
+        inner = self._join_branches(branches)
 
         def build(after: int) -> int:
             atomic = InnerPattern(((inner.build(0), 0),), 0, negated=False)
@@ -381,7 +381,7 @@ class PatternReader(MarkReader):
 
     def _look(self, way: int, negated: bool, branches: list[_Piece]) -> _Piece:
         if way > 0:
-            branches = [self._joined(branches)]
+            branches = [self._join_branches(branches)]
         elif any(branch.least != branch.most for branch in branches):
             self.bad("a lookbehind needs branches of one length each")
 

@@ -81,7 +81,7 @@ def _text_list_member(
 # --- other text in their place --------------------------------------------------------------------------------
 
 
-def _changed(always: str, run: Run, *values: Value) -> Value:
+def _change(always: str, run: Run, *values: Value) -> Value:
     r"""Put texts where a pattern matches, in which \1 is what a group took.
 
     `always`: options that the function adds: f the rest of the text stays, g all matches.
@@ -97,10 +97,10 @@ def _changed(always: str, run: Run, *values: Value) -> Value:
     read = read_pattern(run, pattern, options, notes_groups=True).regexp
     if read is None:
         return ERROR
-    return _replaced(run, read, text, template, whole="f" in options, every="g" in options)
+    return _replace(run, read, text, template, whole="f" in options, every="g" in options)
 
 
-def _replaced(run: Run, read: Regexp, text: str, template: str, *, whole: bool, every: bool) -> Value:
+def _replace(run: Run, read: Regexp, text: str, template: str, *, whole: bool, every: bool) -> Value:
     done: list[str] = []
     at = length = 0
     after_nothing = False
@@ -115,7 +115,7 @@ def _replaced(run: Run, read: Regexp, text: str, template: str, *, whole: bool, 
             at, after_nothing = at + 1, False
             continue
         run.spend(_TO_FILL + len(slots) + len(template))
-        piece = _filled(template, text, slots)
+        piece = _fill_groups(template, text, slots)
         length += len(piece or "")
         run.spend(len(piece or "") >> 5)
         if piece is None or length > MAX_TEXT:
@@ -129,7 +129,7 @@ def _replaced(run: Run, read: Regexp, text: str, template: str, *, whole: bool, 
     return result if len(result) <= MAX_TEXT else ERROR
 
 
-def _filled(template: str, text: str, slots: Slots) -> str | None:
+def _fill_groups(template: str, text: str, slots: Slots) -> str | None:
     """The text with its groups; None: it asks for a group after the last one that took part."""
     groups = [text[max(0, slots[at]) : max(0, slots[at + 1])] for at in range(0, len(slots), 2)]
     last = max(at // 2 for at, slot in enumerate(slots) if slot >= 0)
@@ -149,9 +149,9 @@ class _TextSearch(NamedTuple):
 SEARCHES: Final[Mapping[str, _TextSearch]] = {
     "regexp": _TextSearch(_regexp, 2, 3),
     "regexpmember": _TextSearch(_regexp_member, 2, 3),
-    "regexps": _TextSearch(partial(_changed, ""), 3, 4),
-    "replace": _TextSearch(partial(_changed, "f"), 3, 4),
-    "replaceall": _TextSearch(partial(_changed, "fg"), 3, 4),
+    "regexps": _TextSearch(partial(_change, ""), 3, 4),
+    "replace": _TextSearch(partial(_change, "f"), 3, 4),
+    "replaceall": _TextSearch(partial(_change, "fg"), 3, 4),
     "stringlist_regexpmember": _TextSearch(_text_list_member, 2, 4),
 }
 """By name in small letters."""

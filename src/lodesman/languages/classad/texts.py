@@ -145,7 +145,7 @@ def _sign(left: str, right: str) -> int:
     return (left > right) - (left < right)
 
 
-def _compared(change: Callable[[str], str], left: Value, right: Value) -> Value:
+def _compare_texts(change: Callable[[str], str], left: Value, right: Value) -> Value:
     special = _unknown_first((left, right))
     return _sign(change(printed(left)), change(printed(right))) if special is None else special
 
@@ -216,7 +216,7 @@ def _text_list(work: Callable[[list[str]], Value], text: Value, marks: Value = U
     return work(items_of(text, marks)) if isinstance(text, str) and isinstance(marks, str) else ERROR
 
 
-def _contained(
+def _contains(
     work: Callable[[str, str, str], bool], empty: bool, left: Value, right: Value, marks: Value = USUAL_MARKS
 ) -> Value:
     """Whether one is in the other. What is undefined contains nothing; `empty`: whether it is in everything."""
@@ -293,8 +293,8 @@ TEXT_FUNCTIONS: Final[Mapping[str, _Work]] = {
     "join": (_join, 0, 1_000),
     "split": (_split, 1, 2),
     "substr": (_substr, 2, 3),
-    "strcmp": (partial(_compared, str), 2, 2),
-    "stricmp": (partial(_compared, lower), 2, 2),
+    "strcmp": (partial(_compare_texts, str), 2, 2),
+    "stricmp": (partial(_compare_texts, lower), 2, 2),
     "versioncmp": (partial(_version, lambda sign: sign), 2, 2),
     "versiongt": (partial(_version, lambda sign: sign > 0), 2, 2),
     "versionge": (partial(_version, lambda sign: sign >= 0), 2, 2),
@@ -307,11 +307,11 @@ TEXT_FUNCTIONS: Final[Mapping[str, _Work]] = {
     "stringlistavg": (partial(_text_list, partial(_total, _mean, 0.0)), 1, 2),
     "stringlistmin": (partial(_text_list, partial(_total, min, UNDEFINED)), 1, 2),
     "stringlistmax": (partial(_text_list, partial(_total, max, UNDEFINED)), 1, 2),
-    "stringlistmember": (partial(_contained, partial(_is_member, str), False), 2, 3),
-    "stringlistimember": (partial(_contained, partial(_is_member, lower), False), 2, 3),
+    "stringlistmember": (partial(_contains, partial(_is_member, str), False), 2, 3),
+    "stringlistimember": (partial(_contains, partial(_is_member, lower), False), 2, 3),
     "stringlistsintersect": (_intersect, 2, 3),
-    "stringlistsubsetmatch": (partial(_contained, partial(_is_subset, str), True), 2, 3),
-    "stringlistisubsetmatch": (partial(_contained, partial(_is_subset, lower), True), 2, 3),
+    "stringlistsubsetmatch": (partial(_contains, partial(_is_subset, str), True), 2, 3),
+    "stringlistisubsetmatch": (partial(_contains, partial(_is_subset, lower), True), 2, 3),
 }
 """By name in small letters: what it does, how many arguments at least and at most."""
 TEXT_COSTS: Final[Mapping[str, Cost]] = {

@@ -133,7 +133,7 @@ def _split(value: Value) -> Value:
         return UNDEFINED
     if isinstance(value, RelTime):
         return ad_of(_parts_of_span(value.seconds))
-    dated = _dated(value)
+    dated = _find_date(value)
     if dated is None:
         return ERROR
     date, ahead = dated
@@ -153,7 +153,7 @@ def _parts_of_span(seconds: float) -> dict[str, Value]:
     return {"Type": "RelativeTime", **parts}
 
 
-def _dated(value: Value) -> tuple[datetime, int] | None:
+def _find_date(value: Value) -> tuple[datetime, int] | None:
     ahead = value.ahead if isinstance(value, AbsTime) else 0
     seconds = value.seconds if isinstance(value, AbsTime) else value
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
@@ -169,7 +169,7 @@ def _format(run: Run, value: Value | None = None, form: Value = "%c") -> Value:
     if isinstance(value, Ad):
         date = _date_of(value)
     else:
-        dated = _dated(int(run.now) if value is None else value)
+        dated = _find_date(int(run.now) if value is None else value)
         date = dated and dated[0]
     if date is None:
         return ERROR

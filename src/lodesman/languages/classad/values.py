@@ -171,13 +171,13 @@ def _remainder(left: Value, right: Value) -> Value:
 def _bitwise(compute: Callable[[int, int], int]) -> Operation:
     def operation(left: Value, right: Value) -> Value:
         if type(left) is int and type(right) is int:
-            return _signed(compute(left, right))
+            return _to_signed(compute(left, right))
         return _special(left, right)
 
     return operation
 
 
-def _signed(value: int) -> int:
+def _to_signed(value: int) -> int:
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 

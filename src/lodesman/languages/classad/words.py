@@ -35,7 +35,7 @@ def _words(text: str) -> list[str] | None:
         at = word.end()
 
 
-def _joined(words: list[str]) -> str:
+def _join_words(words: list[str]) -> str:
     return " ".join(
         [
             _MARKS.sub(lambda mark: f"'{mark[0].replace(chr(39), chr(39) * 2)}'", word) or "''"
@@ -62,7 +62,7 @@ def _list_to_args(items: Value, version: Value = 2) -> Value:
     if len(words) < len(items):
         return ERROR
     if version == 2:
-        return bounded(_joined(words))
+        return bounded(_join_words(words))
     if any(mark in item for item in words for mark in _BLANKS):
         return ERROR
     return bounded(" ".join(words).lstrip(" "))
@@ -82,10 +82,10 @@ def _put(entries: list[str], variables: dict[str, str]) -> bool:
 
 
 def _environment(variables: dict[str, str]) -> Value:
-    return bounded(_joined([variables[name] for name in sorted(variables)]))
+    return bounded(_join_words([variables[name] for name in sorted(variables)]))
 
 
-def _merged(*texts: Value) -> Value:
+def _merge(*texts: Value) -> Value:
     variables: dict[str, str] = {}
     for text in texts:
         if text is UNDEFINED:
@@ -111,6 +111,6 @@ WORD_FUNCTIONS: Final[Mapping[str, tuple[Callable[..., Value], int, int]]] = {
     "argstolist": (_args_to_list, 1, 2),
     "listtoargs": (_list_to_args, 1, 2),
     "envv1tov2": (_from_first_version, 1, 1),
-    "mergeenvironment": (_merged, 0, 1_000),
+    "mergeenvironment": (_merge, 0, 1_000),
 }
 """By name in small letters: what it does, how many arguments at least and at most."""

@@ -46,7 +46,7 @@ _PREFIX, _ALONE = 12, 14
 
 def write_expression(node: Node) -> str:
     """The canonical text of an expression: equal trees have equal texts."""
-    return _written(node)[0]
+    return _write(node)[0]
 
 
 def write_ad(ad: Ad) -> str:
@@ -62,11 +62,11 @@ def write_name(name: str) -> str:
 
 
 def _within(node: Node, least: int) -> str:
-    text, strength = _written(node)
+    text, strength = _write(node)
     return text if strength >= least else f"({text})"
 
 
-def _written(node: Node) -> tuple[str, int]:  # noqa: C901, PLR0911, PLR0912 - a case for each kind of node
+def _write(node: Node) -> tuple[str, int]:  # noqa: C901, PLR0911, PLR0912 - a case for each kind of node
     """The text, and how strongly its outermost operator binds."""
     match node:
         case Constant(value=value):

@@ -162,11 +162,11 @@ def read(request: ScriptRequest, lines: list[tuple[int, str]]) -> None:
         if span != "hosts=1" and (whole(each) or 0) < max(cores, 1):
             request.refuse(NODES, option=option)
     if "reserved" in request.kept:
-        _reserved(request, cores)
+        _read_reserved(request, cores)
     request.join_alone()
 
 
-def _reserved(request: ScriptRequest, cores: int) -> None:
+def _read_reserved(request: ScriptRequest, cores: int) -> None:
     """A number without a unit is in MB, and any is of the whole job, unless a cluster sets it otherwise: that is said.
 
     One that no job can mean is refused.

@@ -94,7 +94,7 @@ def translate_script(
     if not systems:
         return Translation(options, refusals=tuple(others)) if others else None
     cores = options.get("NumberOfProcessors")
-    requests = [_asked(system, lines, cores if type(cores) is int else 0) for system, lines in systems]
+    requests = [_read_request(system, lines, cores if type(cores) is int else 0) for system, lines in systems]
     first, (system, lines) = requests[0], systems[0]
     first.files = {
         stream: f"{path}/" if is_folder(path_of(path)) else path for stream, path in first.files.items()
@@ -136,7 +136,7 @@ def _meaning(request: ScriptRequest, system: _System) -> object:
     return request.attributes, variables, request.hold, request.job_class
 
 
-def _asked(system: _System, lines: Lines, cores: int) -> ScriptRequest:
+def _read_request(system: _System, lines: Lines, cores: int) -> ScriptRequest:
     request = ScriptRequest()
     request.given_cores = cores
     system.read(request, lines)

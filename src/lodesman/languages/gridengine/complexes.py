@@ -198,11 +198,11 @@ def write_complexes(complexes: Complexes) -> str:
     titles = (f"#{COLUMNS[0]}", *COLUMNS[1:])
     columns = zip(titles, *rows, strict=True)
     widths = [max(len(title) + 1, *(len(cell) + 4 for cell in cells), 0) for title, *cells in columns]
-    lines = [_padded(titles, widths), f"#{'-' * (sum(widths) - 1)}"]
-    return "".join(f"{line}\n" for line in [*lines, *(_padded(row, widths).rstrip() for row in rows)])
+    lines = [_pad(titles, widths), f"#{'-' * (sum(widths) - 1)}"]
+    return "".join(f"{line}\n" for line in [*lines, *(_pad(row, widths).rstrip() for row in rows)])
 
 
-def _padded(cells: Iterable[str], widths: list[int]) -> str:
+def _pad(cells: Iterable[str], widths: list[int]) -> str:
     return "".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
 
 

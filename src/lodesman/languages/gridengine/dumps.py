@@ -155,16 +155,16 @@ def _hint(source: str) -> str:
 def _site(
     queues: Iterable[Mapping[str, str]], site: str, words: Vocabulary, left: list[UnplacedSetting]
 ) -> Iterator[str]:
-    ce = f"site.{_quoted(site)}.ce.gridengine"
+    ce = f"site.{_quote(site)}.ce.gridengine"
     yield f'# Queues of Grid Engine: pilots are sent by qsub -q QUEUE.\n[{ce}]\nBackend = "gridengine"\n'
     for queue in queues:
-        yield f"\n[{ce}.queue.{_quoted(queue['qname'])}]\n"
+        yield f"\n[{ce}.queue.{_quote(queue['qname'])}]\n"
         try:
             parameters = list(_parameters(queue, words, left))
         except InvalidConfig as fault:
             raise InvalidConfig(f"{queue['']}: {fault.message}", hint=fault.hint) from None
         for parameter, value in parameters:
-            yield f"{parameter} = {_quoted(value) if isinstance(value, str) else value}\n"
+            yield f"{parameter} = {_quote(value) if isinstance(value, str) else value}\n"
         left += _of_queue(queue)
     yield _GROUP
 
@@ -292,17 +292,17 @@ def _configuration(files: Iterable[str], conf: Mapping[str, str]) -> Iterator[st
     default, enforced = conf.get("default_jc", "NONE"), _is_true(conf, "enforce_jc")
     if default.upper() != "NONE" or enforced:
         yield "\n[job_classes]\n"
-        yield "" if default.upper() == "NONE" else f"default_jc = {_quoted(default)}\n"
+        yield "" if default.upper() == "NONE" else f"default_jc = {_quote(default)}\n"
         yield "enforce_jc = true\n" if enforced else ""
     if conf.get("jsv_url", "none").lower() != "none":
-        yield f"\n[jsv]\nserver = {_quoted(conf['jsv_url'])}\n"
+        yield f"\n[jsv]\nserver = {_quote(conf['jsv_url'])}\n"
         if "jsv_allowed_mod" in conf:
-            yield f"allowed_modifications = {_quoted(conf['jsv_allowed_mod'])}\n"
+            yield f"allowed_modifications = {_quote(conf['jsv_allowed_mod'])}\n"
 
 
 def _is_true(conf: Mapping[str, str], name: str) -> bool:
     return conf.get(name, "false").lower() in ("true", "1")
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text)

@@ -67,7 +67,7 @@ def logical_lines(text: str, *, faults: list[SyntaxFault], source: str = "") -> 
         goes_on = raw.endswith("\\")
         if not parts and not goes_on:
             text = raw.lstrip()
-            yield from _checked(text, [(0, number, len(raw) - len(text) + 1)], source, faults)
+            yield from _check_line(text, [(0, number, len(raw) - len(text) + 1)], source, faults)
             continue
         piece = raw[:-1].rstrip() if goes_on else raw
         indent = len(piece) - len(piece.lstrip())
@@ -79,13 +79,13 @@ def logical_lines(text: str, *, faults: list[SyntaxFault], source: str = "") -> 
         parts.append(piece[indent:])
         size += len(piece) - indent
         if not goes_on:
-            yield from _checked("".join(parts), starts, source, faults)
+            yield from _check_line("".join(parts), starts, source, faults)
             parts, starts, size = [], [], 0
     if parts:
-        yield from _checked("".join(parts), starts, source, faults)
+        yield from _check_line("".join(parts), starts, source, faults)
 
 
-def _checked(
+def _check_line(
     text: str, starts: list[tuple[int, int, int]], source: str, faults: list[SyntaxFault]
 ) -> Iterator[LogicalLine]:
     bad = _CONTROL.search(text)

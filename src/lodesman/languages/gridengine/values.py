@@ -163,11 +163,11 @@ def holds(kind: ComplexType, relation: RelOp, requested: Value, offered: Value) 
             request, offer = request.lower(), offer.lower()
         if relation in (RelOp.EQ, RelOp.NE, RelOp.EXCL):
             return _fits(request, offer) is not (relation is RelOp.NE)
-        return _ordered(relation, (request > offer) - (request < offer))
-    return _ordered(relation, (requested > offered) - (requested < offered))
+        return _compare_sign(relation, (request > offer) - (request < offer))
+    return _compare_sign(relation, (requested > offered) - (requested < offered))
 
 
-def _ordered(relation: RelOp, sign: int) -> bool:
+def _compare_sign(relation: RelOp, sign: int) -> bool:
     match relation:
         case RelOp.LT:
             return sign < 0

@@ -122,7 +122,7 @@ def _check_scalar(name: str, held: ClassScalar, text: str | None) -> Violation |
     )
 
 
-def _keyed(name: str, key: str, canonical: CanonicalKey) -> str:
+def _canonical_key(name: str, key: str, canonical: CanonicalKey) -> str:
     return canonical(name, key) if kind_of(name) is AttributeKind.KEYED else key
 
 
@@ -130,12 +130,12 @@ def _check_list(
     name: str, held: ClassList, job_entries: JobValue | None, canonical: CanonicalKey
 ) -> Iterator[Violation]:
     entries = {
-        _keyed(name, key, canonical): ClassEntry(key=key, value=value)
+        _canonical_key(name, key, canonical): ClassEntry(key=key, value=value)
         for key, value in entries_of(name, job_entries).items()
     }
     for entry in held.entries or ():
         letters = join_grants(entry.grants, held.grants)
-        own = entries.pop(_keyed(name, entry.key, canonical), None)
+        own = entries.pop(_canonical_key(name, entry.key, canonical), None)
         if own is None:
             deed, fine = Deed.REMOVED, "-" in letters
         else:
@@ -189,7 +189,7 @@ def _judge(
     """What a value gives, and what it leaves open, against that of the template."""
     violations = _check_value(name, held, job_value(kind_of(name), mine), canonical)
     return tuple(islice(violations, _MOST_SAID)), tuple(
-        islice(_opened(name, held, mine, canonical), _MOST_SAID)
+        islice(_find_opened(name, held, mine, canonical), _MOST_SAID)
     )
 
 
@@ -213,16 +213,18 @@ def count_comparisons(template: JobClass, classes: Iterable[JobClass]) -> int:
     return sum(lengths[name] for name, _ in values)
 
 
-def _opened(name: str, held: ClassValue, mine: ClassValue, canonical: CanonicalKey) -> Iterator[Violation]:
+def _find_opened(
+    name: str, held: ClassValue, mine: ClassValue, canonical: CanonicalKey
+) -> Iterator[Violation]:
     if isinstance(held, ClassScalar) or isinstance(mine, ClassScalar):
         # To set a scalar that is UNSPECIFIED is to change it.
         enough = set(mine.grants) <= set(held.grants.replace("~", "~+"))
         yield from _more(name, None, held.grants, "" if enough else mine.grants)
         return
     yield from _more(name, None, held.grants, "+" if "+" in mine.grants else "")
-    entries = {_keyed(name, entry.key, canonical): entry for entry in mine.entries or ()}
+    entries = {_canonical_key(name, entry.key, canonical): entry for entry in mine.entries or ()}
     for entry in held.entries or ():
-        own = entries.get(_keyed(name, entry.key, canonical)) if entries else None
+        own = entries.get(_canonical_key(name, entry.key, canonical)) if entries else None
         if own is not None:
             letters = join_grants(own.grants, mine.grants).replace("+", "")
             yield from _more(name, entry.key, join_grants(entry.grants, held.grants), letters)

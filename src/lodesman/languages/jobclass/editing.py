@@ -239,7 +239,7 @@ def _against_template(
                 variants_of.setdefault(violation, []).append(variant)
     for violation, variants in variants_of.items():
         line = lines.get(violation.attribute, lines["jcname"])
-        words = f"The template does not allow this of {_named(job_class, variants)}: {violation.sentence}."
+        words = f"The template does not allow this of {_name_variants(job_class, variants)}: {violation.sentence}."
         yield InvalidConfig(
             **_at(line, words), job_class=job_class.name, variants=variants[:_MOST_LISTED], attribute=violation.attribute,
             key=violation.key, specifier=violation.specifier, given=violation.given, allowed=violation.allowed,
@@ -336,7 +336,7 @@ def _wrong_values(job_class: JobClass, lines: Mapping[str, int], problem: Proble
                     yield InvalidConfig(**at, job_class=job_class.name, attribute=attribute, key=key)
 
 
-def _named(job_class: JobClass, variants: Sequence[str]) -> str:
+def _name_variants(job_class: JobClass, variants: Sequence[str]) -> str:
     if len(variants) == len(job_class.variants):
         return job_class.name
     return first_of([f"{job_class.name}.{variant}" for variant in variants])

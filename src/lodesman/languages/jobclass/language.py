@@ -75,7 +75,7 @@ class ClassPiece(NamedTuple):
 
 def split_classes(text: str) -> list[ClassPiece]:
     """The parts of a text with several classes: each begins with its `jcname`, the first with what stands before."""
-    heads = [line for line in _joined(text) if line.text.split(None, 1)[:1] == ["jcname"]]
+    heads = [line for line in _join_lines(text) if line.text.split(None, 1)[:1] == ["jcname"]]
     lines = text.removeprefix("\ufeff").split("\n")
     bounds = [1, *(head.number for head in heads[1:]), len(lines) + 1]
     names = ["".join(head.text.split(None, 1)[1:]) for head in heads] or [""]
@@ -115,7 +115,7 @@ class _ClassReader:
 
     def read(self, text: str, first_line: int) -> ClassText:
         self.first = _Line(number=first_line)
-        for line in _joined(text, first_line):
+        for line in _join_lines(text, first_line):
             self.split(line)
         name, variants = self.name(), self.variants()
         attributes = self.kept_of_template(variants)
@@ -239,7 +239,7 @@ class _ClassReader:
         self.faults.append(SyntaxFault(text, line=line.number, column=1, attribute=attribute, **more))
 
 
-def _joined(text: str, first_line: int = 1) -> list[_Line]:
+def _join_lines(text: str, first_line: int = 1) -> list[_Line]:
     """The lines that say something, joined where a backslash ends one."""
     joined: list[_Line] = []
     parts: list[str] = []

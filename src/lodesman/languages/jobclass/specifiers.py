@@ -244,11 +244,11 @@ def write_base(kind: AttributeKind, value: ClassValue, name: str = "") -> str:
     elif value.entries is None:
         body = None
     else:
-        body = ",".join(braces(entry.grants) + _written(kind, entry) for entry in value.entries) or _NONE
+        body = ",".join(braces(entry.grants) + _write_entry(kind, entry) for entry in value.entries) or _NONE
     return braces(value.grants) + name + (_UNSPECIFIED if body is None else body)
 
 
-def _written(kind: AttributeKind, entry: ClassEntry) -> str:
+def _write_entry(kind: AttributeKind, entry: ClassEntry) -> str:
     if kind is AttributeKind.POSITIONAL:
         return entry.value or ""
     return entry.key if entry.value is None else f"{entry.key}={entry.value}"

@@ -38,15 +38,15 @@ _SIZES: Final = {
 
 def seconds(least: int, most: int) -> Reader:
     """Whole seconds within bounds, also as a text with units or as [DAYS-]HOURS:MINUTES:SECONDS."""
-    return _measured(least, most, _TIMES)
+    return _read_measure(least, most, _TIMES)
 
 
 def megabytes(least: int, most: int) -> Reader:
     """Whole MB within bounds, also as a text with a unit."""
-    return _measured(least, most, _SIZES)
+    return _read_measure(least, most, _SIZES)
 
 
-def _measured(least: int, most: int, units: Mapping[str, int | Fraction]) -> Reader:
+def _read_measure(least: int, most: int, units: Mapping[str, int | Fraction]) -> Reader:
     plain = whole(least, most)
 
     def read(value: Any) -> int:
@@ -292,11 +292,13 @@ def overlay(record: Record, attributes: Mapping[str, Any]) -> Record:
     before = {_folded_name(name): record[name] for name in hidden}
     return {
         **kept,
-        **{name: _joined(before.get(_folded_name(name)), value) for name, value in attributes.items()},
+        **{
+            name: _join_variables(before.get(_folded_name(name)), value) for name, value in attributes.items()
+        },
     }
 
 
-def _joined(before: Any, value: Any) -> Any:
+def _join_variables(before: Any, value: Any) -> Any:
     if not isinstance(value, AddedVariables) or before is None:
         return value
     try:

@@ -78,7 +78,7 @@ class _RecordReader:
                 quoted = _QUOTED.match(name)
                 if quoted is None:
                     _fault(entry, f"the name {shown(name)} starts with a quote and does not end with one")
-                name = _unescaped(entry, quoted[1])
+                name = _unescape(entry, quoted[1])
             at = child_path(path, name)
             if name in record:
                 line, column = self.positions[at]
@@ -103,7 +103,7 @@ class _RecordReader:
             return read
         quoted = _QUOTED.match(value)
         if quoted:
-            return _unescaped(entry, quoted[1])
+            return _unescape(entry, quoted[1])
         if plain:
             return value
         if "," in value:
@@ -117,7 +117,7 @@ class _RecordReader:
         for item in _ITEM.finditer(entry.value):
             self.count(entry, 1)
             if item["quoted"] is not None:
-                items.append(_unescaped(entry, item["quoted"]))
+                items.append(_unescape(entry, item["quoted"]))
                 continue
             bare = item["bare"].strip()
             if bare.startswith('"'):
@@ -145,7 +145,7 @@ def _scalar(text: str) -> Any:
     return _TRUTH.get(text.lower(), text) if len(text) < 6 else text
 
 
-def _unescaped(entry: CfgOption | CfgSection, text: str) -> str:
+def _unescape(entry: CfgOption | CfgSection, text: str) -> str:
     try:
         return unescape(text, 0, len(text))
     except SyntaxFault as fault:
@@ -166,11 +166,11 @@ def _section(name: str, record: Record, *, plain: bool) -> CfgSection:
         if isinstance(value, dict):
             entries[written] = _section(written, value, plain=is_plain)
         else:
-            entries[written] = CfgOption(name=written, value=_written(value, plain=plain or is_plain))
+            entries[written] = CfgOption(name=written, value=_write_value(value, plain=plain or is_plain))
     return CfgSection(name=name, entries=entries)
 
 
-def _written(value: Any, *, plain: bool) -> str:
+def _write_value(value: Any, *, plain: bool) -> str:
     if isinstance(value, str):
         return value if _stands_bare(value, plain=plain) else quote(value)
     nested = isinstance(value, list) and any(isinstance(item, (list, dict)) for item in value)
@@ -178,7 +178,7 @@ def _written(value: Any, *, plain: bool) -> str:
         return _IN_JDL + write_jdl_value(value)
     if not isinstance(value, list):
         return written_scalar(value)
-    items = ", ".join(_written(item, plain=False) if item != "" else quote(item) for item in value)
+    items = ", ".join(_write_value(item, plain=False) if item != "" else quote(item) for item in value)
     return items if len(value) > 1 else f"{items},"
 
 

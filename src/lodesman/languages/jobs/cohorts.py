@@ -47,7 +47,7 @@ def cohorts(description: Description, *, places: PositionMap = NO_POSITIONS) -> 
     tokens = sorted(frozenset[str]().union(*(value.tokens for _attribute, value in keys)))
     # For each member the values of the tokens decide its cohort.
     columns = zip(*(_column(token, members) for token in tokens), strict=True)
-    groups = _grouped(columns) if tokens else {(): [(0, members.count)]}
+    groups = _group_runs(columns) if tokens else {(): [(0, members.count)]}
     if groups is None:
         names = [attribute.name for attribute, _value in keys]
         raise InvalidJob(
@@ -76,7 +76,7 @@ def cohorts(description: Description, *, places: PositionMap = NO_POSITIONS) -> 
         size += len(key) if cohort[0] is filled else 0
         if size > _MAX_KEY_BYTES:
             raise _too_large([attribute.name for attribute, _ in keys])
-    return [CohortSpec(spec=filled, runs=_joined(sorted(runs))) for filled, runs in by_key.values()]
+    return [CohortSpec(spec=filled, runs=_join_runs(sorted(runs))) for filled, runs in by_key.values()]
 
 
 def _check_together(spec: JobSpec, places: PositionMap, **data: int) -> None:
@@ -108,7 +108,7 @@ def _column(token: str, members: ParametricMembers) -> Iterable[Any]:
     return values if of_one_type else [(type(value), value) for value in values]
 
 
-def _grouped(columns: Iterator[tuple[Any, ...]]) -> dict[tuple[Any, ...], list[tuple[int, int]]] | None:
+def _group_runs(columns: Iterator[tuple[Any, ...]]) -> dict[tuple[Any, ...], list[tuple[int, int]]] | None:
     """Runs of members by what decides their cohort; None as soon as there are too many cohorts."""
     groups: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
     start, last = 0, None
@@ -123,7 +123,7 @@ def _grouped(columns: Iterator[tuple[Any, ...]]) -> dict[tuple[Any, ...], list[t
     return groups
 
 
-def _joined(runs: list[tuple[int, int]]) -> Runs:
+def _join_runs(runs: list[tuple[int, int]]) -> Runs:
     joined = [runs[0]]
     for start, stop in runs[1:]:
         if start == joined[-1][1]:

@@ -36,7 +36,7 @@ def read_json(text: str, limits: TextLimits) -> ParsedRecord:
         any_twice |= len(record) < len(pairs)
         return record
 
-    record = _decoded(text, record_of, limits)
+    record = _decode(text, record_of, limits)
     if not isinstance(record, dict):
         message, hint = "a description is one JSON object", '{"Executable": ...}'
         if isinstance(record, list):
@@ -55,7 +55,7 @@ def write_json(record: Record) -> str:
     return msgspec.json.format(msgspec.json.encode(record), indent=2).decode() + "\n"
 
 
-def _decoded(text: str, record_of: Callable[[list[tuple[str, Any]]], Record], limits: TextLimits) -> Any:
+def _decode(text: str, record_of: Callable[[list[tuple[str, Any]]], Record], limits: TextLimits) -> Any:
     """Decode a text; `find_problem` finds what Python lets pass."""
     try:
         return json.loads(text, object_pairs_hook=record_of)

@@ -177,7 +177,7 @@ class Scope:
             if match[1] == "%":
                 pieces.append("%%")
                 continue
-            token = match[1] or self._named(match[2])
+            token = match[1] or self._token_of(match[2])
             tokens.add(token)
             pieces.append(f"%({token})s")
         if not pieces:
@@ -187,7 +187,7 @@ class Scope:
             return CompiledValue(fill=itemgetter(f"={token}"), tokens=frozenset({f"={token}"}))
         return CompiledValue(fill=form.__mod__, tokens=frozenset(tokens))
 
-    def _named(self, name: str) -> str:
+    def _token_of(self, name: str) -> str:
         if name == _FIRST_JOB and name not in self.members.named:
             return "f"
         if name not in self.members.named:
@@ -293,22 +293,22 @@ def check_program(spec: JobSpec, members: ParametricMembers | None) -> None:
     names = [name for name in _programs(spec, members) if not name.startswith("/") or name.endswith("/")]
     if not names:
         return
-    brought = {_placed(name) for name in input_names(spec, members)}
+    brought = {_place_on_node(name) for name in input_names(spec, members)}
     for name in names:
-        problem, hint = _misplaced(name, brought)
+        problem, hint = _explain_misplaced(name, brought)
         if problem:
             message = f"Executable is {shown(name)}, and {problem}."
             raise InvalidJob(message, hint=hint, attribute="Executable")
 
 
-def _placed(path: str) -> str:
+def _place_on_node(path: str) -> str:
     """Where a file of the InputSandbox, or a folder with its slash, lies on the node."""
     return path.rstrip("/").rpartition("/")[2] + "/" * path.endswith("/")
 
 
-def _misplaced(name: str, brought: Container[str]) -> tuple[str, str]:
+def _explain_misplaced(name: str, brought: Container[str]) -> tuple[str, str]:
     """Why a program cannot be there, and what to do; '' if it can."""
-    path, last = tidy(name), _placed(tidy(name))
+    path, last = tidy(name), _place_on_node(tidy(name))
     top, *below = path.split("/")
     is_folder = path.endswith("/") or last in ("", ".", "..") or f"{path}/" in brought
     if is_folder:

@@ -204,16 +204,16 @@ def read_condition(text: str) -> AttributeCondition:
     """
     name, sign, value = text.partition("=")
     if not sign or not name.strip():
-        raise _refused(f"{shown(text)!r} is not NAME=VALUE", "As in CPUTime=1h or Tag=GPU.")
+        raise _refusal(f"{shown(text)!r} is not NAME=VALUE", "As in CPUTime=1h or Tag=GPU.")
     attribute = by_name(name.strip())
     if attribute is None:
-        raise _refused(f"jobs are not found by {shown(name.strip())}", _hint(name.strip()))
+        raise _refusal(f"jobs are not found by {shown(name.strip())}", _hint(name.strip()))
     if why := _ELSEWHERE.get(attribute.field):
-        raise _refused(f"jobs are not found by {attribute.name}: {why}", "")
+        raise _refusal(f"jobs are not found by {attribute.name}: {why}", "")
     try:
         return AttributeCondition(attribute, attribute.read(value))
     except Mistake as mistake:
-        raise _refused(f"{attribute.name} {mistake}", f"Give {attribute.right}.") from None
+        raise _refusal(f"{attribute.name} {mistake}", f"Give {attribute.right}.") from None
 
 
 def _hint(name: str) -> str:
@@ -231,7 +231,7 @@ def _hint(name: str) -> str:
     return f"{', '.join(suggestions)}? {_LIST}" if suggestions else f"{_OWN} {_LIST}"
 
 
-def _refused(words: str, hint: str) -> InvalidRequest:
+def _refusal(words: str, hint: str) -> InvalidRequest:
     return InvalidRequest(f"where: {words}.", hint=hint, parameter="where")
 
 

@@ -146,7 +146,7 @@ def names(wildcard: str = "", *, of_places: bool = False) -> Reader:
         if isinstance(value, str):
             items: list[Any] = [part for piece in _split(value, ",") if (part := piece.strip())]
         else:
-            items = [part for part in _listed(value) if part != ""]
+            items = [part for part in _check_list(value) if part != ""]
         for part in items:
             if of_places and isinstance(part, str) and part.isprintable() and len(part) <= _NAME_MAX:
                 continue
@@ -175,7 +175,7 @@ def is_plain_name(text: str) -> bool:
     return text.isascii() and "," not in text
 
 
-def _listed(value: Any) -> list[Any] | tuple[Any, ...]:
+def _check_list(value: Any) -> list[Any] | tuple[Any, ...]:
     if not isinstance(value, (list, tuple)):
         raise Mistake(f"is {kind_of(value)}, not a list of texts")
     _check_length(len(value))
@@ -235,7 +235,7 @@ def files(*, absolute: bool) -> Reader:
     """A list of files, each path once. Of files from anywhere (`absolute`) no two may end in the same name."""
 
     def read(value: Any) -> tuple[str, ...]:
-        parts = (value,) if isinstance(value, str) else _listed(value)
+        parts = (value,) if isinstance(value, str) else _check_list(value)
         paths = tuple(
             dict.fromkeys([_input(part) if absolute else _path(part) for part in parts if part != ""])
         )
@@ -284,7 +284,9 @@ def arguments(value: Any) -> tuple[str, ...]:
         words = _split_words(value)
         _check_length(len(words))
     else:
-        words = [part if type(part) is str or not _is_whole(part) else str(part) for part in _listed(value)]
+        words = [
+            part if type(part) is str or not _is_whole(part) else str(part) for part in _check_list(value)
+        ]
     for part in words:
         if not isinstance(part, str):
             raise Mistake(f"has {kind_of(part)} among its items")
@@ -307,11 +309,11 @@ def _split_words(text: str) -> list[str]:
             fault = "a backslash at the end" if match[0] == "\\" else f"a {match[0]} that is never closed"
             raise Mistake(f"has {fault} (character {match.start() + 1} of the text)")
         if match.lastgroup == "word":
-            words.append(_QUOTED.sub(_unquoted, match[0]))
+            words.append(_QUOTED.sub(_unquote, match[0]))
     return words
 
 
-def _unquoted(quoted: re.Match[str]) -> str:
+def _unquote(quoted: re.Match[str]) -> str:
     return _IN_DOUBLE.sub(r"\1", quoted[2]) if quoted.lastindex == 2 else quoted[quoted.lastindex or 0]
 
 
@@ -324,7 +326,7 @@ def environment(value: Any) -> dict[str, str]:
     if isinstance(value, dict):
         pairs: Iterable[tuple[Any, Any]] = value.items()
     else:
-        parts = _split(value, ";") if isinstance(value, str) else _listed(value)
+        parts = _split(value, ";") if isinstance(value, str) else _check_list(value)
         pairs = [_pair(part) for part in parts if part != ""]
     variables: dict[str, str] = {}
     characters = 0
@@ -378,7 +380,7 @@ def _requirement(content: Any) -> None:
     if isinstance(content, (list, tuple)):
         if not content:
             raise Mistake("is an empty list, which nothing can satisfy")
-        for item in _listed(content):
+        for item in _check_list(content):
             if isinstance(item, (list, tuple, dict)):
                 raise Mistake(f"has {kind_of(item)} inside a list")
             _requirement(item)

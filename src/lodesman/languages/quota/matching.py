@@ -136,7 +136,7 @@ def fits(tag: FilterTag, quota_filter: QuotaFilter, job: QuotaJob) -> bool:
         case FilterTag.JCS:
             return _of_class(quota_filter, job.job_class, job.variant)
         case FilterTag.PES if job.slots > 1 and not job.pe:
-            return _judged(quota_filter, _ANY in quota_filter.excluded, _ANY in quota_filter.names)
+            return _judge(quota_filter, _ANY in quota_filter.excluded, _ANY in quota_filter.names)
         case _:
             return _both_ways(quota_filter, job.project if tag is FilterTag.PROJECTS else job.pe)
 
@@ -175,7 +175,7 @@ def admits(tag: FilterTag, quota_filter: QuotaFilter, place: QuotaPlace) -> bool
     return _by_name_or_group(quota_filter, place.host.lower(), place.host_groups, "")
 
 
-def _judged(quota_filter: QuotaFilter, excluded: bool, named: bool) -> bool:
+def _judge(quota_filter: QuotaFilter, excluded: bool, named: bool) -> bool:
     """What `!` names always excludes; if there are other names, one must fit."""
     return not excluded and (named or not quota_filter.names)
 
@@ -188,7 +188,7 @@ def _by_name_or_group(quota_filter: QuotaFilter, name: str, groups: Iterable[str
             return any(_like(f"{mark}{group}", pattern) for group in groups)
         return _like(name, pattern if mark else pattern.lower())
 
-    return _judged(quota_filter, any(map(fits, quota_filter.excluded)), any(map(fits, quota_filter.names)))
+    return _judge(quota_filter, any(map(fits, quota_filter.excluded)), any(map(fits, quota_filter.names)))
 
 
 def _both_ways(quota_filter: QuotaFilter, value: str) -> bool:
@@ -198,7 +198,7 @@ def _both_ways(quota_filter: QuotaFilter, value: str) -> bool:
     def fits(pattern: str) -> bool:
         return bool(value) and (_like(value, pattern) or (is_pattern and _like(pattern, value)))
 
-    return _judged(quota_filter, any(map(fits, quota_filter.excluded)), any(map(fits, quota_filter.names)))
+    return _judge(quota_filter, any(map(fits, quota_filter.excluded)), any(map(fits, quota_filter.names)))
 
 
 def _of_class(quota_filter: QuotaFilter, name: str, variant: str) -> bool:

@@ -55,11 +55,11 @@ def find_notices(
         notice
         for quota_set in sets
         for notice in [
-            *_disabled(quota_set),
-            *_shadowed(quota_set),
-            *_not_consumable(quota_set, vocabulary),
-            *_filters(quota_set, vocabulary, names),
-            *_voluntary(quota_set, vocabulary),
+            *_find_disabled(quota_set),
+            *_find_shadowed(quota_set),
+            *_find_not_consumable(quota_set, vocabulary),
+            *_check_filters(quota_set, vocabulary, names),
+            *_find_voluntary(quota_set, vocabulary),
         ]
     ]
 
@@ -69,7 +69,7 @@ def _notice(kind: NoticeKind, rule: QuotaRule, name: str, message: str) -> Quota
     return QuotaNotice(kind=kind, rule=rule.label, line=rule.line, name=name, message=text)
 
 
-def _disabled(quota_set: QuotaSet) -> Iterator[QuotaNotice]:
+def _find_disabled(quota_set: QuotaSet) -> Iterator[QuotaNotice]:
     if not quota_set.says_enabled:
         message = (
             f"Set {quota_set.name}: it has no line 'enabled', so it limits nothing. Write: enabled TRUE."
@@ -83,7 +83,7 @@ def _disabled(quota_set: QuotaSet) -> Iterator[QuotaNotice]:
         )
 
 
-def _voluntary(quota_set: QuotaSet, vocabulary: Vocabulary) -> Iterator[QuotaNotice]:
+def _find_voluntary(quota_set: QuotaSet, vocabulary: Vocabulary) -> Iterator[QuotaNotice]:
     """Filters that a job escapes by what it does not say, where no rule of the set is about it then; one of each kind."""
     if not vocabulary.projects:
         without = "no project is configured, so JobGroup is free and the filter projects binds who writes such a name"
@@ -119,7 +119,7 @@ def _takes_unnamed(tag: FilterTag, quota_filter: QuotaFilter) -> bool:
     return not quota_filter.names
 
 
-def _shadowed(quota_set: QuotaSet) -> Iterator[QuotaNotice]:
+def _find_shadowed(quota_set: QuotaSet) -> Iterator[QuotaNotice]:
     before: QuotaRule | None = None
     for rule in quota_set.rules:
         if before is not None:
@@ -133,7 +133,7 @@ def _takes_all(tag: FilterTag, quota_filter: QuotaFilter) -> bool:
     return tag in _ALWAYS_THERE and _ALL in quota_filter.names and not quota_filter.excluded
 
 
-def _not_consumable(quota_set: QuotaSet, vocabulary: Vocabulary) -> Iterator[QuotaNotice]:
+def _find_not_consumable(quota_set: QuotaSet, vocabulary: Vocabulary) -> Iterator[QuotaNotice]:
     for rule in quota_set.rules:
         for name in dict.fromkeys(limit.resource for limit in rule.limits):
             entry = vocabulary.complexes.get(name)
@@ -144,7 +144,7 @@ def _not_consumable(quota_set: QuotaSet, vocabulary: Vocabulary) -> Iterator[Quo
                 yield _notice(NoticeKind.NOT_CONSUMABLE, rule, name, message)
 
 
-def _filters(
+def _check_filters(
     quota_set: QuotaSet, vocabulary: Vocabulary, names_of_tag: Mapping[FilterTag, Collection[str]]
 ) -> Iterator[QuotaNotice]:
     for rule in quota_set.rules:

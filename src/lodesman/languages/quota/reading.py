@@ -280,7 +280,7 @@ class _QuotaReader:
                 self.slip(at, message)
                 return
             size = read_value(ComplexType.DOUBLE, weight or plain or "1")
-            terms.append(LoadTerm(weight=_signed(size, sign), name=load.name if load else ""))
+            terms.append(LoadTerm(weight=_apply_sign(size, sign), name=load.name if load else ""))
             end = term.end()
         if not is_numeric(entry.kind):
             self.slip(at, f"{entry.name} is of type {entry.kind}, which has no dynamic limit")
@@ -288,6 +288,6 @@ class _QuotaReader:
         yield QuotaLimit(resource=entry.name, text=text, terms=tuple(terms))
 
 
-def _signed(size: Value, sign: str) -> Number:
+def _apply_sign(size: Value, sign: str) -> Number:
     number = 0 if isinstance(size, str) else size
     return -number if sign == "-" else number
