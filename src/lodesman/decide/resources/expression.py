@@ -31,7 +31,7 @@ from lodesman.languages.classad import (
     parse_expression,
 )
 from lodesman.languages.classad.ads import Closure, Frame
-from lodesman.languages.classad.closures import compiled, worth
+from lodesman.languages.classad.closures import compile_node, worth
 from lodesman.languages.classad.contexts import CONTEXTS
 from lodesman.languages.classad.functions import CLOCKS, FUNCTIONS, mistake_of, options_of
 from lodesman.languages.classad.nodes import (
@@ -240,7 +240,7 @@ def _clause(node: Node, request: Ad) -> ExpressionClause:
         given=binder.given,
         changes=any(map(_is_changing, walk(bound))),
         of_site=rewrite(bound, _of_site),
-        closure=compiled(bound),
+        closure=compile_node(bound),
     )
 
 

@@ -35,14 +35,14 @@ class Clause(Struct, frozen=True, kw_only=True):
         return ClauseRow(
             clause=self.text,
             value=write_value(self.value),
-            own=written(self.own),
-            other=written(self.other),
+            own=write_pairs(self.own),
+            other=write_pairs(self.other),
             cycle=[*self.cycle],
             is_dear=self.is_dear,
         )
 
 
-def written(pairs: Iterable[Pair]) -> list[AttributeValue]:
+def write_pairs(pairs: Iterable[Pair]) -> list[AttributeValue]:
     """Names with their values as ads write them."""
     return [AttributeValue(name, write_value(value)) for name, value in pairs]
 

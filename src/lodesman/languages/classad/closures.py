@@ -55,7 +55,7 @@ def evaluate(node: Node | str, my: Ad = EMPTY, target: Ad | None = None, *, run:
     try:
         if isinstance(node, str):
             return _look_up(frame, my, lower(node))
-        return compiled(node)(frame)
+        return compile_node(node)(frame)
     except (RecursionError, TooDear):
         return ERROR
 
@@ -106,7 +106,7 @@ def _look_up(frame: Frame, ad: Ad, key: str) -> Value:
 def _closure_of(entry: AdAttribute) -> Closure:
     if entry.closure is None:
         entry.steps = steps_of_expression(entry.node)
-        entry.closure = compiled(entry.node)
+        entry.closure = compile_node(entry.node)
     return entry.closure
 
 
@@ -122,7 +122,7 @@ def _frame_in(frame: Frame, ad: Ad) -> Frame:
 # --- parts ------------------------------------------------------------------------------------------------
 
 
-def compiled(node: Node) -> Closure:  # noqa: C901, PLR0911, PLR0912 - a case for each kind of node
+def compile_node(node: Node) -> Closure:  # noqa: C901, PLR0911, PLR0912 - a case for each kind of node
     """The closure of an expression."""
     constant = constant_of(node)
     if constant is not None:
@@ -133,26 +133,26 @@ def compiled(node: Node) -> Closure:  # noqa: C901, PLR0911, PLR0912 - a case fo
         case Select(base=Name(key="my" | "target" as side), key=key) if key not in SCOPE_WORDS:
             return _side(side, key)
         case Select(base=base, key=key):
-            return _select(compiled(base), key)
+            return _select(compile_node(base), key)
         case Subscript(base=base, index=index):
-            return _subscript(compiled(base), compiled(index))
+            return _subscript(compile_node(base), compile_node(index))
         case Unary(operator=operator, operand=operand):
-            return _unary(operator, compiled(operand))
+            return _unary(operator, compile_node(operand))
         case Binary(operator="?:", left=left, right=right):
-            return _default(compiled(left), compiled(right))
+            return _default(compile_node(left), compile_node(right))
         case Binary(operator=operator, left=left, right=right):
             value = constant_of(right)
             if operator in _PLAIN and value is not None and type(value) in {int, str}:
-                return _against(operator, compiled(left), value)
-            return _strict(operator, compiled(left), compiled(right))
+                return _against(operator, compile_node(left), value)
+            return _strict(operator, compile_node(left), compile_node(right))
         case Logic(operator=operator, operands=operands):
-            return _logic([compiled(part) for part in operands], decides=operator == "||")
+            return _logic([compile_node(part) for part in operands], decides=operator == "||")
         case Conditional(condition=condition, yes=yes, no=no):
-            return _choice(compiled(condition), compiled(yes), compiled(no))
+            return _choice(compile_node(condition), compile_node(yes), compile_node(no))
         case FunctionCall():
             return _call(node)
         case ListLiteral(items=items):
-            return _list([compiled(part) for part in items])
+            return _list([compile_node(part) for part in items])
         case AdLiteral():
             nested = Ad(entries_of(node))
             return lambda frame: nested.nested_in(frame.ad)
@@ -365,11 +365,11 @@ def _choice(condition: Closure, yes: Closure, no: Closure) -> Closure:
     return choice
 
 
-_EVALUATOR: Final = Evaluator(compiled, _closure_of, _frame_in)
+_EVALUATOR: Final = Evaluator(compile_node, _closure_of, _frame_in)
 
 
 def _call(node: FunctionCall) -> Closure:
-    arguments = [compiled(argument) for argument in node.arguments]
+    arguments = [compile_node(argument) for argument in node.arguments]
     if node.key in LAZY:
         return LAZY[node.key](arguments)
     context = CONTEXTS.get(node.key)

@@ -9,7 +9,7 @@ from lodesman.base.errors import SyntaxFault
 from lodesman.languages.classad.ads import Ad, AdAttribute, Closure, Frame
 from lodesman.languages.classad.nodes import FunctionCall, Name, Node, Select, walk
 from lodesman.languages.classad.parse import parse_expression
-from lodesman.languages.classad.texts import printed
+from lodesman.languages.classad.texts import print_value
 from lodesman.languages.classad.values import ERROR, UNDEFINED, Special, Value, is_true, steps_of
 from lodesman.languages.classad.write import write_expression
 
@@ -123,7 +123,7 @@ def _eval(node: FunctionCall, how: Evaluator) -> Closure:
         if isinstance(value, Special):
             return ERROR
         frame.run.spend_on(value)
-        text = printed(value)
+        text = print_value(value)
         frame.run.spend(_TO_READ * (8 + len(text)))
         try:
             read = parse_expression(text)

@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from typing import Any, Final, NoReturn
 
 from lodesman.languages.classad.ads import Ad, Frame, Run
-from lodesman.languages.classad.closures import compiled, evaluate, worth
+from lodesman.languages.classad.closures import compile_node, evaluate, worth
 from lodesman.languages.classad.nodes import (
     Binary,
     Conditional,
@@ -211,7 +211,7 @@ class FastCondition:
 
     def __init__(self, node: Node) -> None:
         self._test = _generate(node, strict=True)
-        self._closure, self._ad = compiled(node), Ad({})
+        self._closure, self._ad = compile_node(node), Ad({})
         self._frame = Frame(self._ad, self._ad, None, Run())
 
     def fast(self, values: _Flat) -> bool | None:

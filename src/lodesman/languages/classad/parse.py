@@ -28,7 +28,7 @@ from lodesman.languages.classad.nodes import (
     Unary,
     two_readings,
 )
-from lodesman.languages.classad.tokens import AdToken, number_of, shown, token_at, unescaped
+from lodesman.languages.classad.tokens import AdToken, number_of, shown, token_at, unescape
 from lodesman.languages.classad.values import ERROR, UNDEFINED, UnaryName, Value, lower
 
 _BLANK_LINES: Final = re.compile(r"\n(?:[ \t\r]*\n)+")
@@ -272,7 +272,7 @@ class _Parser:
         return Select(base=base, name=name, key=key, start=base.start, stop=token.stop, depth=depth)
 
     def name_of(self, token: AdToken) -> str:
-        name = unescaped(self.text, token, old=self.old) if token.kind == "quoted" else token.text
+        name = unescape(self.text, token, old=self.old) if token.kind == "quoted" else token.text
         if not name:
             raise fault_at(self.text, token.start, "a name without letters")
         return name
@@ -309,7 +309,7 @@ class _Parser:
         if token.kind == "number":
             value: Value = number_of(self.text, token, negative=minus is not None)
         else:
-            value = unescaped(self.text, token, old=self.old)
+            value = unescape(self.text, token, old=self.old)
         self.count_leaf(start)
         return Constant(value=value, start=start, stop=token.stop)
 

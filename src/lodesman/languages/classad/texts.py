@@ -35,7 +35,7 @@ _SHORT: Final = 32
 """Characters that cost nothing beside the call."""
 
 
-def printed(value: Value) -> str:
+def print_value(value: Value) -> str:
     """A value as functions print it."""
     if isinstance(value, str):
         return value
@@ -76,7 +76,7 @@ def plain_number(value: Value) -> Value:
     return ERROR if plain is None else number(plain)
 
 
-def bounded(text: str) -> Value:
+def bound_text(text: str) -> Value:
     """The text, or ERROR if it is too long: expressions could double one again and again."""
     return text if len(text) <= MAX_TEXT else ERROR
 
@@ -90,12 +90,12 @@ def _unknown_first(values: tuple[Value, ...]) -> Special | None:
 
 
 def _on_text(work: Callable[[str], Value], value: Value) -> Value:
-    return value if isinstance(value, Special) else work(printed(value))
+    return value if isinstance(value, Special) else work(print_value(value))
 
 
 def _strcat(*values: Value) -> Value:
     special = _first_special(values)
-    return bounded("".join(map(printed, values))) if special is None else special
+    return bound_text("".join(map(print_value, values))) if special is None else special
 
 
 def _join(*words: Value) -> Value:
@@ -106,10 +106,10 @@ def _join(*words: Value) -> Value:
         rest = rest[0]
     if separator is ERROR or ERROR in rest:
         return ERROR
-    texts = [printed(value) for value in rest if value is not UNDEFINED]
+    texts = [print_value(value) for value in rest if value is not UNDEFINED]
     if not texts and (rest or separator is UNDEFINED):
         return UNDEFINED
-    between = printed(separator) if separator is not UNDEFINED else ""
+    between = print_value(separator) if separator is not UNDEFINED else ""
     length = sum(map(len, texts)) + len(between) * (len(texts) - 1)
     return between.join(texts) if length <= MAX_TEXT else ERROR
 
@@ -147,7 +147,7 @@ def _sign(left: str, right: str) -> int:
 
 def _compare_texts(change: Callable[[str], str], left: Value, right: Value) -> Value:
     special = _unknown_first((left, right))
-    return _sign(change(printed(left)), change(printed(right))) if special is None else special
+    return _sign(change(print_value(left)), change(print_value(right))) if special is None else special
 
 
 # --- versions ---------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def _digits(text: str, start: int) -> str:
 
 def _version(holds: Callable[[int], Value], left: Value, right: Value) -> Value:
     special = _unknown_first((left, right))
-    return holds(_version_sign(printed(left), printed(right))) if special is None else special
+    return holds(_version_sign(print_value(left), print_value(right))) if special is None else special
 
 
 def _version_in_range(value: Value, low: Value, high: Value) -> Value:
@@ -197,8 +197,8 @@ def _version_in_range(value: Value, low: Value, high: Value) -> Value:
         return special
     if isinstance(value, Special):
         return ERROR
-    text = printed(value)
-    return _version_sign(printed(low), text) <= 0 <= _version_sign(printed(high), text)
+    text = print_value(value)
+    return _version_sign(print_value(low), text) <= 0 <= _version_sign(print_value(high), text)
 
 
 # --- texts that are lists ---------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ cost_by_word: Final = partial(_cost, 32)
 _Work = tuple[Callable[..., Value], int, int]
 
 TEXT_FUNCTIONS: Final[Mapping[str, _Work]] = {
-    "string": (partial(_on_text, bounded), 1, 1),
+    "string": (partial(_on_text, bound_text), 1, 1),
     "toupper": (partial(_on_text, upper), 1, 1),
     "tolower": (partial(_on_text, lower), 1, 1),
     "strcat": (_strcat, 0, 1_000),

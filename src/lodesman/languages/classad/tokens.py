@@ -73,7 +73,7 @@ def _fault_of_junk(text: str, start: int) -> SyntaxFault:
     return fault_at(text, start, f"unexpected character {character}")
 
 
-def unescaped(text: str, token: AdToken, *, old: bool = False) -> str:
+def unescape(text: str, token: AdToken, *, old: bool = False) -> str:
     """The text between the quotes of a token. Raises SyntaxFault at an unknown escape."""
     if old and token.kind == "text":
         return token.text.replace('\\"', '"')

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from lodesman.languages.classad.texts import bounded
+from lodesman.languages.classad.texts import bound_text
 from lodesman.languages.classad.values import ERROR, UNDEFINED, Value
 
 _BLANKS: Final = " \t\n\r"
@@ -62,10 +62,10 @@ def _list_to_args(items: Value, version: Value = 2) -> Value:
     if len(words) < len(items):
         return ERROR
     if version == 2:
-        return bounded(_join_words(words))
+        return bound_text(_join_words(words))
     if any(mark in item for item in words for mark in _BLANKS):
         return ERROR
-    return bounded(" ".join(words).lstrip(" "))
+    return bound_text(" ".join(words).lstrip(" "))
 
 
 # --- environments ---------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def _put(entries: list[str], variables: dict[str, str]) -> bool:
 
 
 def _environment(variables: dict[str, str]) -> Value:
-    return bounded(_join_words([variables[name] for name in sorted(variables)]))
+    return bound_text(_join_words([variables[name] for name in sorted(variables)]))
 
 
 def _merge(*texts: Value) -> Value:

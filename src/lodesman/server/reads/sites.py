@@ -28,7 +28,7 @@ from lodesman.decide.resources import (
     ResourceTree,
 )
 from lodesman.decide.resources.model import Value as Configured
-from lodesman.languages.classad.clauses import written
+from lodesman.languages.classad.clauses import write_pairs
 from lodesman.server.loops.site_matching import GateOptions
 from lodesman.server.store import Reader
 from lodesman.server.store.director import breaker_orders, breakers
@@ -329,7 +329,7 @@ def gate_in_full(reader: GateReader, site: str, now: float) -> GateInFull:
             room=gate.room(_MOST_ROOM),
             matched=gate.matched,
             pilots=len(live_matches(db, site).get(site, ())),
-            values=written(gate.values().items()),
+            values=write_pairs(gate.values().items()),
             clauses=[clause.row for clause in gate.clauses()],
             day=ads_of_the_day(db, site, now),
         )
