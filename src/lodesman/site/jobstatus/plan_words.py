@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
+from lodesman.base.errors import counted
 from lodesman.site.jobstatus.sites.door import shown
 from lodesman.site.jobstatus.vacate.candidates import KILL, Candidate
 from lodesman.site.jobstatus.vacate.plan import VacatePlan, Victim
@@ -30,9 +31,9 @@ def in_words(plan: VacatePlan) -> Iterator[str]:
         yield from missing_in_words(plan)
         return
     total = sum(victim.cores for victim in plan.victims)
-    cores = "1 core" if total == 1 else f"{total:,} cores"
+    cores = counted(total, "core")
     where = f" on {', '.join(map(shown, plan.places))}" if any(plan.places) else ""
-    yield f"Vacate {_jobs(len(plan.victims))} of {plan.candidates:,}{where}: {cores}, {_hours(plan.cost)} lost."
+    yield f"Vacate {counted(len(plan.victims), 'job')} of {plan.candidates:,}{where}: {cores}, {_hours(plan.cost)} lost."
     yield f"  {'action':<6} {'job':<14} {'owner':<12} {'cores':>5} {'free in':>16} {'core-hours':>10} {'data':>6}  why"
     for victim in plan.victims:
         yield from _victim(victim)
@@ -41,13 +42,14 @@ def in_words(plan: VacatePlan) -> Iterator[str]:
         yield f"The youngest jobs first would lose {_hours(plan.youngest_first)}."
     more = plan.cost - plan.cost_without_priority
     if more or plan.inversions:
-        yield f"Priority of owners costs {_hours(more)}; {_jobs(plan.inversions)} of higher priority than one that stays."
+        spared = counted(plan.inversions, "job")
+        yield f"Priority of owners costs {_hours(more)}; {spared} of higher priority than one that stays."
     if not plan.proven:
         yield "There may be a cheaper choice: not all were tried."
     if plan.clamped:
         yield f"These claim to lose more than they can: {', '.join(map(shown, plan.clamped))}."
     if plan.silent:
-        yield f"Of the {_jobs(plan.candidates)}, {plan.silent:,} publish{'es' if plan.silent == 1 else ''} nothing."
+        yield f"Of the {counted(plan.candidates, 'job')}, {plan.silent:,} publish{'es' if plan.silent == 1 else ''} nothing."
     if plan.too_dear and plan.request.max_waste is not None:
         yield f"That is more than --max-waste allows, {_hours(plan.request.max_waste)}: it is not done."
 
@@ -61,7 +63,8 @@ def _late(plan: VacatePlan) -> Iterator[str]:
     ]
     if late:
         yield (
-            f"Of these, {_jobs(len(late))} may hold cores for {_time(max(late))}, longer than --within {_time(within)}: "
+            f"Of these, {counted(len(late), 'job')} may hold cores for {_time(max(late))}, "
+            f"longer than --within {_time(within)}: "
             "what the batch system waits before SIGKILL, and epilogs, count."
         )
 
@@ -103,7 +106,7 @@ def missing_in_words(plan: VacatePlan) -> Iterator[str]:
     words = ", ".join(
         f"{amount:,} {single if amount == 1 else more}" for amount, single, more in kinds if amount > 0
     )
-    yield f"Not enough: of {_jobs(plan.candidates)} that could go, {words or 'nothing'} would still be missing."
+    yield f"Not enough: of {counted(plan.candidates, 'job')} that could go, {words or 'nothing'} would still be missing."
 
 
 def still_there_in_words(plan: VacatePlan) -> Iterator[str]:
@@ -111,11 +114,7 @@ def still_there_in_words(plan: VacatePlan) -> Iterator[str]:
     if plan.victims:
         names = ", ".join(shown(victim.job) for victim in plan.victims[:_NAMED])
         holds = "holds its" if len(plan.victims) == 1 else "hold their"
-        yield f"{_jobs(len(plan.victims))} made to go still {holds} cores, by the batch system's own word: {names}."
-
-
-def _jobs(count: int) -> str:
-    return f"{count:,} job" + ("" if count == 1 else "s")
+        yield f"{counted(len(plan.victims), 'job')} made to go still {holds} cores, by the batch system's own word: {names}."
 
 
 def _hours(core_seconds: int) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lodesman.base.processes import parse_stat
-from lodesman.site.jobstatus.sites.door import Act, JobPlaces, SiteFault, site_number
+from lodesman.site.jobstatus.sites.door import Act, ConsentDoor, SiteFault, site_number
 from lodesman.site.jobstatus.vacate.candidates import Candidate
 
 _JOB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
@@ -62,19 +62,10 @@ def processes_of(uid: int, directory: str, proc: Path = Path("/proc")) -> list[i
 
 
 @dataclass(frozen=True)
-class DirectoriesDoor:
+class DirectoriesDoor(ConsentDoor):
     """The jobs of this machine whose directories are where `places` says; {job} ends both paths."""
 
-    places: JobPlaces
     node: str
-
-    def can_drain(self, job: Candidate) -> bool:
-        """If it has Job Features."""
-        return bool(self.places.shutdown_acts(job, 0.0, 0.0))
-
-    def kill_s(self) -> float:
-        """No batch system says so."""
-        return 0.0
 
     def running(self) -> list[Candidate]:
         """All jobs with both directories. Raises SiteFault."""
@@ -96,7 +87,3 @@ class DirectoriesDoor:
         directory = self.places.status_of(job, self.node)
         pids: Sequence[int] = processes_of(job.uid, directory) if job.uid is not None else ()
         return [Act(("kill", "-TERM", *map(str, pids)))] if pids else []
-
-    def drain(self, job: Candidate, ends: float, now: float) -> list[Act]:
-        """The job ends by its own consent."""
-        return self.places.shutdown_acts(job, ends, now)

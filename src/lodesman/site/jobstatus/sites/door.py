@@ -109,6 +109,25 @@ class SiteDoor(Protocol):
         """How this job is made to end by then. Empty: it cannot be, or does so by itself."""
 
 
+@dataclass(frozen=True)
+class ConsentDoor:
+    """Jobs that nothing but their own consent ends by then: they are asked by shutdowntime_job in their Job Features."""
+
+    places: JobPlaces
+
+    def can_drain(self, job: Candidate) -> bool:
+        """If it has Job Features."""
+        return bool(self.places.shutdown_acts(job, 0.0, 0.0))
+
+    def kill_s(self) -> float:
+        """The batch system does not say."""
+        return 0.0
+
+    def drain(self, job: Candidate, ends: float, now: float) -> list[Act]:
+        """Ask the job."""
+        return self.places.shutdown_acts(job, ends, now)
+
+
 def answer(
     words: Sequence[str],
     env: Mapping[str, str] | None = None,

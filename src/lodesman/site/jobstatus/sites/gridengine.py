@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from xml.etree import ElementTree as ET
 
-from lodesman.site.jobstatus.sites.door import Act, JobPlaces, SiteFault, answer, shown, uid_of
+from lodesman.site.jobstatus.sites.door import Act, ConsentDoor, SiteFault, answer, shown, uid_of
 from lodesman.site.jobstatus.vacate.candidates import Candidate
 
 QSTAT = ("qstat", "-xml", "-r", "-g", "t", "-s", "r", "-u", "*")
@@ -102,14 +102,8 @@ def _megabytes(text: str) -> int:
 
 
 @dataclass(frozen=True)
-class GridEngineDoor:
-    """The cell that the commands of this machine belong to."""
-
-    places: JobPlaces
-
-    def can_drain(self, job: Candidate) -> bool:
-        """If it has Job Features."""
-        return bool(self.places.shutdown_acts(job, 0.0, 0.0))
+class GridEngineDoor(ConsentDoor):
+    """The cell that the commands of this machine belong to. There is no earlier end for a job that runs."""
 
     def kill_s(self) -> float:
         """`qdel` kills at once; -notify and epilogs Grid Engine does not say."""
@@ -125,7 +119,3 @@ class GridEngineDoor:
         if self.places.requeue:
             return [Act(("qmod", "-rj", job.job))]
         return [Act(("qdel", number, "-t", task) if task else ("qdel", number))]
-
-    def drain(self, job: Candidate, ends: float, now: float) -> list[Act]:
-        """Only the job's own consent: Grid Engine has no earlier end for a job that runs."""
-        return self.places.shutdown_acts(job, ends, now)

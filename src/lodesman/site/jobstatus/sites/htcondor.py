@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from lodesman.site.jobstatus.sites.door import Act, JobPlaces, SiteFault, answer, shown, uid_of
+from lodesman.site.jobstatus.sites.door import Act, ConsentDoor, SiteFault, answer, shown, uid_of
 from lodesman.site.jobstatus.vacate.candidates import Candidate
 
 ATTRIBUTES = (
@@ -69,17 +69,11 @@ def _whole(value: object) -> int | None:
 
 
 @dataclass(frozen=True)
-class CondorDoor:
+class CondorDoor(ConsentDoor):
     """The queue of this machine."""
 
-    places: JobPlaces
-
-    def can_drain(self, job: Candidate) -> bool:
-        """If it has Job Features."""
-        return bool(self.places.shutdown_acts(job, 0.0, 0.0))
-
     def kill_s(self) -> float:
-        """The MachineMaxVacateTime of their nodes; most end at once."""
+        """Up to the MachineMaxVacateTime of their nodes; most end at once."""
         return 0.0
 
     def running(self) -> list[Candidate]:
@@ -89,7 +83,3 @@ class CondorDoor:
     def kill(self, job: Candidate) -> list[Act]:
         """SIGTERM, and SIGKILL after MachineMaxVacateTime; then it waits again, unless its own policy removes it."""
         return [Act(("condor_vacate_job", job.job))]
-
-    def drain(self, job: Candidate, ends: float, now: float) -> list[Act]:
-        """Only the job's own consent ends it by then."""
-        return self.places.shutdown_acts(job, ends, now)
