@@ -68,7 +68,7 @@ def _user(*row: Any) -> UserRow:
 
 
 def list_tokens(db: Reader, account: str = "", reach: Reach = EVERYBODY) -> list[TokenRow]:
-    """Of users and sites, one user, or those in reach."""
+    """Tokens of users and sites, one user, or those in reach."""
     rows = db.execute(_SHOWN, (account, reach.vo, reach.user, reach.vo))
     return list(readable(_token, ((row[0].hex(), *row[1:]) for row in rows), "token"))
 
@@ -81,7 +81,7 @@ def _token(*row: Any) -> TokenRow:
 
 
 def count_accounts(db: Reader) -> int:
-    """Users of all VOs."""
+    """The number of users in all VOs."""
     return db.find(int, "SELECT count(*) FROM account") or 0
 
 
@@ -238,7 +238,7 @@ def tokens_with_prefix(
 
 
 def delete_token(tx: Transaction, digest: bytes, *, with_others: bool = False) -> RevokedTokens:
-    """With all that it made for the same user, or for any (`with_others`)."""
+    """Delete a token with all that it made for the same user, or for any (`with_others`)."""
     line = (digest, with_others)
     hashes = tuple(bytes(row[0]) for row in tx.read(f"{_LINE} SELECT hash FROM line", line))
     kept = tx.read(_MADE_FOR_OTHERS, line)[0][0]
@@ -288,7 +288,7 @@ def _change(row: Sequence[Any]) -> GroupChange:
 
 
 def group_changes(db: Reader, group: str, most: int) -> list[GroupChange]:
-    """Newest first."""
+    """Changes of groups, newest first."""
     return [_change(row) for row in db.execute(_CHANGES, (group, most))]
 
 

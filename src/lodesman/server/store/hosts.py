@@ -49,7 +49,7 @@ def host_records(db: Reader) -> dict[HostName, HostRecord]:
 
 
 def host_record(db: Reader, host: HostName) -> HostRecord | None:
-    """None without a record."""
+    """The record of a host; None without one."""
     return db.find(_RECORD.decode, "SELECT record FROM host WHERE site = ? AND name = ?", host)
 
 
@@ -59,7 +59,7 @@ def newest_failure(db: Reader) -> int:
 
 
 def quick_failures(db: Reader) -> list[tuple[int, Failure]]:
-    """With their numbers, newest first."""
+    """Attempts that failed at once, with their numbers, newest first."""
     rows = db.execute(_FAILURES, (MOST_FAILURES,))
     return [(number, Failure(at, HostName(site, host), *more)) for number, at, site, host, *more in rows]
 
@@ -90,7 +90,7 @@ def pilots_on_shut_hosts(db: Reader) -> set[int]:
 
 
 def note_failure(tx: Transaction, failure: Failure) -> None:
-    """Of an attempt that failed at once."""
+    """Note an attempt that failed at once."""
     tx.later(_INSERT_FAILURE, (failure.at, *failure.host, failure.tq_id, failure.job_id, failure.seconds))
 
 

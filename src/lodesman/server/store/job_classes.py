@@ -36,7 +36,7 @@ class ClassChange(NamedTuple):
 
 
 def job_classes(db: Reader) -> list[StoredClass]:
-    """By name; the template only if it was ever changed."""
+    """Classes by name; the template only if it was ever changed."""
     return [
         StoredClass(name, text, frozenset(filter(None, disabled.split(","))), revision)
         for name, text, disabled, revision in db.execute(_ALL)
@@ -44,7 +44,7 @@ def job_classes(db: Reader) -> list[StoredClass]:
 
 
 def class_changes(db: Reader) -> dict[str, ClassChange]:
-    """By name of the class."""
+    """The last changes by name of the class."""
     return {name: ClassChange(at, by) for name, at, by in db.execute(_CHANGES)}
 
 
@@ -54,7 +54,7 @@ def classes_changed_by(tx: Transaction, user: str) -> set[str]:
 
 
 def put_class(tx: Transaction, job_class: JobClass, text: str, by: str) -> None:
-    """`text`: canonical."""
+    """Store a class. `text`: canonical."""
     row = (job_class.name, text, _names(job_class.disabled), job_class.revision)
     tx.write(_PUT, (*row, tx.now, by), rows=ONE)
 

@@ -138,7 +138,7 @@ class Journal:
 
     @property
     def is_open(self) -> bool:
-        """Whether commands are taken."""
+        """Whether it takes commands."""
         return not self._closed
 
     def post(self, command: Command[Any], answer: Answer) -> None:

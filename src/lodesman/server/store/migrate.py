@@ -35,7 +35,7 @@ class Script(NamedTuple):
 
     @property
     def sha256(self) -> str:
-        """Of its SQL."""
+        """The checksum of its SQL."""
         return _sha256(self.text)
 
 
@@ -120,7 +120,7 @@ def known_migrations(db: Reader) -> dict[int, str]:
 
 @cache
 def load_schema(dialect: str = "") -> Script:
-    """Includes all migrations."""
+    """Read the schema with all migrations."""
     own = f"schema.{dialect}.sql" if dialect else "schema.sql"
     return Script(OLDEST, "schema.sql", (resources.files(_PACKAGE) / own).read_text())
 

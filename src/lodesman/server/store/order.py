@@ -46,7 +46,7 @@ class DependencyRow(NamedTuple):
 
 
 def dependencies(db: Reader) -> list[DependencyRow]:
-    """All of them."""
+    """All dependencies."""
     return [DependencyRow(*row) for row in db.execute(f"SELECT {_COLUMNS} FROM dependency")]
 
 

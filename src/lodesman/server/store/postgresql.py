@@ -301,7 +301,7 @@ class PostgresDatabase:
         return place(self.url)
 
     def connect(self, *, is_reading: bool = False) -> Connection:
-        """Raises psycopg.Error."""
+        """Open a connection. Raises psycopg.Error."""
         return connect(self.url, is_reading=is_reading)
 
     def check_version(self, connection: Connection) -> None:

@@ -216,7 +216,7 @@ def place(url: str) -> str:
 
 
 def without_passwords(url: str) -> str:
-    """For command lines of other programs."""
+    """Rewrites an address for command lines of other programs."""
     parameters = conninfo_to_dict(url)
     return make_conninfo(
         "", **{name: parameters[name] for name in parameters if name not in ("password", "sslpassword")}

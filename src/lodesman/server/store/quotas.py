@@ -25,7 +25,7 @@ class StoredQuotas(NamedTuple):
 
 
 def quota_sets(db: Reader) -> list[StoredQuotas]:
-    """In the order in which they were added."""
+    """Sets in the order in which they were added."""
     return [StoredQuotas(*row) for row in db.execute(_ALL)]
 
 

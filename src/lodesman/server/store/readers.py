@@ -44,7 +44,7 @@ def shared_with(db: Reader, reads: ReadsAs) -> dict[int, str]:
 
 
 def is_shared_with(db: Reader, submission: int, reads: ReadsAs) -> bool:
-    """Whether this submission is."""
+    """Whether they may read this submission."""
     if not reads.names:
         return False
     words, values = reads.condition
@@ -53,7 +53,7 @@ def is_shared_with(db: Reader, submission: int, reads: ReadsAs) -> bool:
 
 
 def readers_of(db: Reader, submission: int) -> list[SubmissionReader]:
-    """By name."""
+    """Readers by name."""
     readers = [SubmissionReader(*row) for row in db.execute(_READERS, (submission,))]
     return sorted(readers, key=lambda reader: reader.reader)
 

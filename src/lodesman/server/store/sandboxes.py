@@ -80,7 +80,7 @@ def counted_size(size: int) -> int:
 
 
 def owner_of_job(db: Reader, job_id: int) -> str:
-    """'' without a job."""
+    """The owner, '' without a job."""
     return db.find(str, _OWNER_OF_JOB, (job_id,)) or ""
 
 
@@ -90,12 +90,12 @@ def stored_outputs(db: Reader) -> Iterator[tuple[int, int, int | None]]:
 
 
 def outputs_of_portion(db: Reader, after: int, last: int) -> list[_OutputFacts]:
-    """Of attempts with after < id <= last."""
+    """Outputs of attempts with after < id <= last."""
     return [_OutputFacts(*row) for row in db.execute(_OUTPUTS, (after, last))]
 
 
 def input_sums(db: Reader) -> dict[str, tuple[int, int]]:
-    """(files, bytes) by owner."""
+    """Sums (files, bytes) by owner."""
     return {owner: (files, int(size)) for owner, files, size in db.execute(_INPUT_SUMS)}
 
 
@@ -156,7 +156,7 @@ def input_files(db: Reader, portion: int) -> Iterator[list[InputFacts]]:
 
 
 def owners_of_inputs(db: Reader) -> list[str]:
-    """All of them."""
+    """All owners of inputs."""
     return [row[0] for row in db.execute("SELECT owner FROM sandbox_usage")]
 
 

@@ -139,7 +139,7 @@ class _Part:
 
 
 def _make_directory(folder: Path) -> None:
-    """And its parents, synced."""
+    """Make it and its parents, synced."""
     if not folder.is_dir():
         _make_directory(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -92,7 +92,7 @@ def has_new_pools(db: Reader) -> bool:
 
 
 def masks_of_pools(db: Reader) -> dict[str, int]:
-    """By id."""
+    """The masks by id."""
     rows = db.execute("SELECT id, queues FROM submit_pool_bits ORDER BY id")
     return {number: int.from_bytes(queues, "little") for number, queues in rows}
 
@@ -103,7 +103,7 @@ def bits_of_queues(db: Reader) -> dict[QueueId, int]:
 
 
 def last_pass(db: Reader) -> PassRow:
-    """Zeros before the first."""
+    """The last pass; zeros before the first."""
     return (
         db.find(PassRow, "SELECT id, at, config FROM submit_pool_pass ORDER BY id DESC LIMIT 1") or PassRow()
     )
@@ -115,7 +115,7 @@ def pass_requests(db: Reader) -> PassRequests:
 
 
 def pools_of_vo(db: Reader, vo: str) -> set[str]:
-    """Their ids."""
+    """The ids of its pools."""
     return {pool for (pool,) in db.execute("SELECT id FROM submit_pool WHERE vo = ?", (vo,))}
 
 
@@ -129,7 +129,7 @@ def _last_passes(db: Reader, limit: int) -> list[PoolPass]:
 
 
 def list_pools(db: Reader, vo: str) -> Pools:
-    """Of a VO ('': of all), most needed first; and the last pass."""
+    """Pools of a VO ('': of all), most needed first; and the last pass."""
     jobs = _jobs_by_pool(db)
     pools = [_pool(row, jobs) for row in db.execute(_POOLS, (vo, vo, "", ""))]
     pools.sort(key=lambda pool: (-sum(structs.astuple(pool.jobs)), -pool.created_at, pool.id))
@@ -138,7 +138,7 @@ def list_pools(db: Reader, vo: str) -> Pools:
 
 
 def pool_by_prefix(db: Reader, vo: str, prefix: str) -> PoolInFull:
-    """By the beginning of its id. Raises NotFound, Conflict."""
+    """The pool by the beginning of its id. Raises NotFound, Conflict."""
     rows = list(islice(db.execute(_POOLS, (vo, vo, prefix, prefix)), 2))
     if not rows or not prefix:
         raise NotFound(f"There is no SubmitPool {prefix}.", hint="lode pool ls lists them.")
@@ -257,7 +257,7 @@ def store_pool_of_queue(tx: Transaction, tq_id: int) -> None:
 
 
 def rename_pools(tx: Transaction, pools: Mapping[str, tuple[str, str]]) -> None:
-    """From old identifier to new one and text of the Requirements."""
+    """Rename pools: from old identifier to new one and text of the Requirements."""
     tx.later_many(_RENAME, [(new, requirements, old) for old, (new, requirements) in pools.items()])
     tx.write(f"DELETE FROM submit_pool_bits WHERE id IN {GIVEN_TEXTS}", (keys(pools),), rows=ANY)
 
@@ -291,7 +291,7 @@ def pools_changed(tx: Transaction) -> None:
 
 
 def insert_pass(tx: Transaction, number: int, difference: PassResult, masks: Mapping[str, int]) -> None:
-    """With changed masks; answers its requests, and deletes very old passes."""
+    """Store a pass with changed masks; answers its requests, and deletes very old passes."""
     tx.later_many(_SET_QUEUES, [(_bitmap(mask), tx.now, pool) for pool, mask in masks.items()])
     tx.later(
         _INSERT_PASS,

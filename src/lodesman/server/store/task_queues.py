@@ -143,7 +143,7 @@ def key_and_requirements(db: Reader, tq_id: int) -> tuple[TaskQueueKey, str]:
 
 
 def queues_of_vo(db: Reader, vo: str) -> set[int]:
-    """Their ids."""
+    """The ids of its task queues."""
     return {tq_id for (tq_id,) in db.execute(_OF_VO, (vo,))}
 
 
@@ -291,7 +291,7 @@ def queues_of_pools(tx: Transaction, pools: Iterable[str]) -> list[tuple[int, Ta
 
 
 def queues_with_keys(tx: Transaction, texts: Iterable[str]) -> dict[str, int]:
-    """From text of the key to id."""
+    """Ids by text of the key."""
     return dict(tx.read(f"SELECT key, id FROM task_queue WHERE key IN {GIVEN_TEXTS}", (keys(texts),)))
 
 

@@ -121,13 +121,13 @@ class Transaction:
         return value
 
     def add(self, memory: set[K], item: K) -> None:
-        """To a set in memory."""
+        """Add to a set in memory; undone if the transaction fails."""
         if item not in memory:
             memory.add(item)
             self.undo.append(partial(memory.discard, item))
 
     def discard(self, memory: set[K], item: K) -> None:
-        """From a set in memory."""
+        """Remove from a set in memory; undone likewise."""
         if item in memory:
             memory.discard(item)
             self.undo.append(partial(memory.add, item))

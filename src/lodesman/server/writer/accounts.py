@@ -260,7 +260,7 @@ class UserFaults:
 
     @contextmanager
     def of(self, number: int) -> Iterator[None]:
-        """Keeps a refusal."""
+        """Keeps a refusal of this user."""
         try:
             yield
         except LodesmanError as fault:

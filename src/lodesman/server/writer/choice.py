@@ -50,7 +50,7 @@ class Choice:
         return cls(selection.owner or user, frozenset(selection.submissions), states, build_filter(selection))
 
     def learn(self, db: Reader, ranges: Iterable[range]) -> None:
-        """For the next command. Raises SelectionTooDear if its first job is too much."""
+        """Go on for the next command. Raises SelectionTooDear if its first job is too much."""
         for _ in self.learn_in_portions(db, ranges):
             pass
 

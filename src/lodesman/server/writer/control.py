@@ -53,7 +53,7 @@ _KEPT = "an administrator held it, and only an administrator lets it run"
 
 
 def join_ranges(ranges: Iterable[tuple[int, int]]) -> tuple[range, ...]:
-    """Ascending, overlapping ranges joined."""
+    """Sort ranges and join overlapping ones."""
     joined: list[range] = []
     for first, last in sorted(ranges):
         if joined and first < joined[-1].stop:

@@ -41,7 +41,7 @@ def know_shares(db: Reader, policy: Policy, now: float) -> None:
 
 
 def known_groups(policy: Policy, users: Iterable[UserRow]) -> dict[str, NamedGroup]:
-    """By name."""
+    """Groups by name."""
     members: dict[str, list[UserRow]] = {}
     for user in users:
         for name in user.groups:

@@ -46,7 +46,7 @@ class ClassesMoved(Conflict):
 
 
 def load_classes(db: Reader, vocabulary: Vocabulary, section: JobClassSection) -> Classes:
-    """As stored, under this configuration."""
+    """Read classes as stored, under this configuration."""
     return replace(classes_of(_stored(db), vocabulary).under(vocabulary, section), version=0)
 
 
@@ -69,7 +69,7 @@ class ClassRules:
         self.now = self.latest = classes
 
     def use(self, tx: Transaction, classes: Classes) -> None:
-        """From the commit on."""
+        """Use these classes from the commit on."""
         tx.undo.append(partial(setattr, self, "latest", self.latest))
         self.latest = classes
         tx.afterwards.append(partial(setattr, self, "now", classes))

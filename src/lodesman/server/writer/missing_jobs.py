@@ -41,7 +41,7 @@ def no_longer_known(first: int, last: int | None = None) -> NotFound:
 
 
 def unseen_jobs(first: int, last: int) -> NotFound:
-    """Missing or hidden."""
+    """The refusal for missing or hidden jobs."""
     which = f"Job {first} was" if first == last else f"Jobs {first}-{last} were"
     return NotFound(
         f"{which} not found, or you may not see {'it' if first == last else 'them'}.", first=first, last=last

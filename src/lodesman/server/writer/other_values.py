@@ -113,7 +113,7 @@ class OtherValues:
     def _of_class(
         self, kind: ChangeableJobs, job: jobs.JobSpec, made: Resolution | None
     ) -> tuple[jobs.JobSpec, Resolution | None]:
-        """As if submitted now, with its own values. Raises InvalidJob, Forbidden."""
+        """Values as if submitted now, with its own. Raises InvalidJob, Forbidden."""
         whole, origins = record_of_spec(job, kind.group), made.origins if made else {}
         explicit = {name for name, value in self.given.items() if value is not None}
         explicit |= set() if made else self._described(kind)

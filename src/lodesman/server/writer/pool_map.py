@@ -49,7 +49,7 @@ class PoolMap:
 
     @classmethod
     def load(cls, db: Reader) -> Self:
-        """From a database."""
+        """Read the map from a database."""
         pools = cls()
         pools.bits = bits_of_queues(db)
         pools._masks = masks_of_pools(db)
@@ -165,7 +165,7 @@ class KnownPools:
         self._known = -1, PoolMap()
 
     def serving(self, pool: str, version: int) -> PoolQueues | None:
-        """As last read; None if pools have changed since. For any thread."""
+        """The queues of a pool as last read; None if pools have changed since. For any thread."""
         read_version, pools = self._known
         return PoolQueues(pools.mask(pool) or 0, pools.bits) if read_version == version else None
 

@@ -90,7 +90,7 @@ class Preparation:
         self._judged: dict[tuple[Any, ...], JudgedJob] = {}
 
     def config(self, group: str) -> VOConfig:
-        """Of the VO; all jobs have one group."""
+        """The configuration of the VO; all jobs have one group."""
         if self._config is None:
             try:
                 self.group = group_of(self.who, self.policy, self.body.group or group).name

@@ -73,7 +73,7 @@ def limit_rules(
 def vocabulary_of(
     sets: Iterable[QuotaSet], vocabulary: Vocabulary, accounts: Mapping[str, Collection[str]]
 ) -> Vocabulary:
-    """With the groups of `accounts` if a set names a list of users."""
+    """Adds the groups of `accounts` if a set names a list of users."""
     users = (rule.filters.get(FilterTag.USERS) for quota_set in sets for rule in quota_set.rules)
     is_asked = any(name.startswith("@") for held in users if held for name in (*held.names, *held.excluded))
     return vocabulary.with_accounts(accounts) if is_asked else vocabulary

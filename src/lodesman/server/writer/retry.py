@@ -43,7 +43,7 @@ def after_failure(
 
 
 def attempts_used_up(tx: Transaction, row: JobRow) -> str:
-    """That a job has had all its attempts, in words."""
+    """Says that a job has had all its attempts."""
     most = stored_template(tx.reader(), row.template_id).max_attempts
     beside = row.max_attempts - most
     words = f"maximum of {counted(most, 'attempt')} reached"

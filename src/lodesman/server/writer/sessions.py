@@ -328,7 +328,7 @@ class PilotSession:
         return self.until(_whole(self.offer, self._node, self.joined_at, now), now, end_of_jobs)
 
     def empty(self, now: float, end_of_jobs: float | None = None) -> ResourceRequest:
-        """Its request then, without SubmitPools."""
+        """Its request while nothing runs, without SubmitPools."""
         return self.request(self.whole(now, end_of_jobs), _NO_POOL_MAP)
 
     def until(self, free: FreeResources, now: float, end_of_jobs: float | None) -> FreeResources:

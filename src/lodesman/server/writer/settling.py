@@ -35,7 +35,7 @@ class Settle(RangeAction):
         return RangeAction.apply(self, tx)
 
     def _queue_of(self, tx: Transaction, tq_id: int) -> int:
-        """Of equal jobs that wait for none; 0 if these wait for none."""
+        """The queue of equal jobs that wait for none; 0 if these wait for none."""
         open_id = self._open.get(tq_id)
         if open_id is None:
             queues = self.live.queues

@@ -85,7 +85,7 @@ class KnownAds:
 
 
 def others_before(db: Reader, ad: SiteAd) -> int | None:
-    """By the previous ad; None if that says nothing any more."""
+    """Jobs of others by the previous ad; None if that says nothing any more."""
     newest = newest_ad(db, ad.site)
     if newest is None or newest[0].incarnation != ad.incarnation or newest[0].is_too_old(ad.received_at):
         return None

@@ -56,7 +56,7 @@ def why_drained(tx: Transaction, place: NodePath) -> str:
 
 
 def leaving_reason(closing: Closing) -> str:
-    """For a pilot whose queue was closed."""
+    """Why a pilot leaves whose queue was closed."""
     return f"{closing.node} is {closing.text}"
 
 
@@ -199,7 +199,7 @@ def _let_stay(tx: Transaction, node: NodePath) -> tuple[int, ...]:
 
 
 def not_closed(path: str, others: tuple[Closing, ...]) -> Conflict:
-    """With what is closed there, or anywhere."""
+    """The refusal, with what is closed there, or anywhere."""
     shown = ", ".join(str(closing.node) for closing in others[:_MOST_SHOWN])
     more = f" and {len(others) - _MOST_SHOWN} more" if len(others) > _MOST_SHOWN else ""
     hint = f"Closed there: {shown}{more}." if others else "Nothing is closed there; see: lode site ls."
@@ -230,6 +230,6 @@ def check_reason(reason: str) -> str:
 
 
 def _known(tx: Transaction, node: NodePath) -> Closing | None:
-    """Of exactly this node, in force or announced."""
+    """The closing of exactly this node, in force or announced."""
     mask = closings(tx.reader(), node[0])
     return next((closing for closing in mask.known(tx.now) if closing.node == node), None)

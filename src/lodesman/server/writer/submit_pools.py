@@ -25,7 +25,7 @@ CONFIG: Final = "config"
 
 
 def _other_configuration(done: str, config: str) -> Conflict:
-    """`config`: the writer's digest."""
+    """The refusal. `config`: the writer's digest."""
     text = f"The SubmitPools were {done} by another configuration than this process has."
     return Conflict(text, **{CONFIG: config})
 
@@ -62,7 +62,7 @@ def refresh_pools(tx: Transaction, live: WriterState, difference: PassResult, co
 
 
 def judge_queues(tx: Transaction, live: WriterState, judgement: QueueVerdicts) -> dict[str, int]:
-    """As the last pass found; returns how many jobs each way. Raises Conflict if another came between."""
+    """Hold and release as the last pass found; returns how many jobs each way. Raises Conflict if another came between."""
     if judgement.number != live.pools.last_pass.id:
         raise Conflict(f"Refresh {live.pools.last_pass.id} of the SubmitPools came between.")
     held = sum([live.queues.hold(tx, tq_id, reason) for tq_id, reason in judgement.hold])

@@ -148,7 +148,7 @@ class ValueCache(Generic[V]):
         self.bytes = 0
 
     def get(self, number: int) -> V:
-        """From memory, or made."""
+        """A value from memory, or made."""
         entry = self._values.get(number)
         if entry is not None:
             self._values.move_to_end(number)

@@ -288,7 +288,7 @@ def check_name(name: str, parameter: str = "name") -> None:
 
 
 def all_of(tests: Sequence[Condition]) -> Condition:
-    """Joined by AND."""
+    """Conditions joined by AND."""
     return Condition(
         " AND ".join(test.sql for test in tests), tuple(value for test in tests for value in test.values)
     )

@@ -72,7 +72,7 @@ class JobQuery(JobsQuery, frozen=True, kw_only=True):
 
     @property
     def order(self) -> str:
-        """Of the ids."""
+        """The order of the ids."""
         return "DESC" if self.newest else "ASC"
 
 

@@ -129,7 +129,7 @@ def job_by_id(db: Reader, job_id: int) -> Job | None:
 
 
 def job_of(*row: Any) -> Job:
-    """From columns of JOB_FACTS. Raises ValueError."""
+    """Read a job from columns of JOB_FACTS. Raises ValueError."""
     values = list(row)
     values[1], values[-1] = JobState(row[1]), _main_reason(row[-1])
     return Job(*values)
@@ -172,14 +172,14 @@ def _member(db: Reader, job_id: int) -> Job | None:
 
 
 def run_state(created: float, held: str | None, since: float | None, reason: str | None) -> MemberState:
-    """Of untouched members. `held`, `since`: why, and since when, no configured queue can run them."""
+    """The state of untouched members. `held`, `since`: why, and since when, no configured queue can run them."""
     if held is None or since is None:
         return MemberState(JobState.WAITING, created, "", None, _main_reason(reason))
     return MemberState(JobState.HELD, max(created, since), held, "impossible", MainReason.IMPOSSIBLE)
 
 
 def hole_state(state: str, reason: str, since: float, admin_held: int) -> MemberState:
-    """Of members of a hole."""
+    """The state of members of a hole."""
     by: HeldBy = "admin" if admin_held else "user"
     return MemberState(JobState(state), since, reason, by if state == "Held" else None, None)
 
@@ -235,7 +235,7 @@ def _event(at: float, kind: str, data: str | None) -> Event:
 
 
 def attempts_of_job(db: Reader, job: Job) -> list[Attempt]:
-    """First to last."""
+    """Its attempts, first to last."""
     attempts, number = [], job.last_attempt
     while number is not None:
         number, *values = db.only(_ATTEMPT, (number,))
@@ -319,7 +319,7 @@ class StoredTemplate(NamedTuple):
 
 
 def stored_template(db: Reader, number: int) -> StoredTemplate:
-    """By number."""
+    """A template by number."""
     columns = "expand, max_attempts, body, retry, resolution"
     return StoredTemplate(*db.only(f"SELECT {columns} FROM template WHERE id = ?", (number,)))
 
@@ -336,7 +336,7 @@ def stored_members(db: Reader, submission: int) -> tuple[int, str]:
 
 
 def names_in_templates(db: Reader, templates: Collection[int]) -> dict[int, str | None]:
-    """Of jobs with templates of their own."""
+    """Names of jobs with templates of their own."""
     return dict(db.execute(_NAMES, (keys(sorted(templates)),)))
 
 

@@ -168,7 +168,7 @@ def _listed(jobs: Mapping[int, list[int]], number: int, stamp: str, state: str, 
 
 
 def jobs_of_pilots(db: Reader, numbers: Sequence[int]) -> dict[int, list[int]]:
-    """Running jobs, by pilot."""
+    """The running jobs by pilot."""
     by_pilot: dict[int, list[int]] = {}
     for pilot_id, job_id in db.execute(_JOBS_OF, (keys(numbers),)):
         by_pilot.setdefault(pilot_id, []).append(job_id)
@@ -198,7 +198,7 @@ def fate_of(db: Reader, stamp: str) -> Literal["", "ran", "ended"]:
 
 
 def pilot_of_join_token(db: Reader, digest: bytes) -> PilotRow | None:
-    """By the token's hash; None if unknown."""
+    """The pilot by its token's hash; None if unknown."""
     return next(starmap(_pilot, _rows(db, _OF_JOIN_TOKEN, digest)), None)
 
 
@@ -213,7 +213,7 @@ def backends_of_pilots(db: Reader) -> set[str]:
 
 
 def pilots_in_queues(db: Reader, queues: Iterable[QueueId]) -> list[PilotRow]:
-    """Live ones."""
+    """Live pilots of these queues."""
     return _pilots(db, f"ended_at IS NULL AND (site, ce, queue) IN {GIVEN_TEXT_TRIPLES}", keys(queues))
 
 
@@ -243,7 +243,7 @@ def lost_pilots(db: Reader, backend: str, since: float) -> dict[int, NativePilot
 
 
 def ended_natives(db: Reader, backend: str, *, since: float, before: float) -> list[NativePilot]:
-    """Of a remote batch system, in this time."""
+    """Pilots of a remote batch system that ended in this time."""
     return list(readable(_native, db.execute(_ENDED, (backend, since, before)), "pilot"))
 
 
@@ -365,7 +365,7 @@ def live_sums(db: Reader) -> tuple[int, int, int]:
 
 
 def bound_attempts(db: Reader) -> dict[int, tuple[int, int]]:
-    """By pilot: job and number."""
+    """Job and number by pilot."""
     return {pilot_id: (job, number) for pilot_id, job, number in db.execute(_BOUND)}
 
 

@@ -162,7 +162,7 @@ _COUNT_WAITING: Final = f"""SELECT count(*), coalesce(sum(w.waiting), 0) FROM qu
 
 
 def count_jobs(db: Reader, owner: str | None = None, *, vo: str = "") -> list[Count]:
-    """By owner, group and state: of all owners, one VO, or one owner."""
+    """Count jobs by owner, group and state: of all owners, one VO, or one owner."""
     where, values = ("s.vo = ?", (vo,)) if vo else ("true", ())
     if owner is not None:
         where, values = "s.owner = ?", (owner,)
@@ -178,7 +178,7 @@ def count_jobs(db: Reader, owner: str | None = None, *, vo: str = "") -> list[Co
 
 
 def count_pilots(db: Reader, vo: str = "") -> list[PilotCount]:
-    """By site and state."""
+    """Count pilots by site and state."""
     rows = db.execute(_PILOTS, (vo, vo))
     return list(
         readable(lambda site, state, n: PilotCount(site, PilotState(state), n), rows, "pilots of site")
@@ -213,7 +213,7 @@ def _used(
 
 
 def usage_facts(db: Reader, vo: str = "") -> UsageFacts:
-    """In one snapshot, of all jobs or of one VO."""
+    """Read in one snapshot, of all jobs or of one VO."""
     states: Counter[str] = Counter()
     with db:
         faults, started = _faults(db, states, vo)

@@ -146,7 +146,7 @@ def queue_position(db: Reader, tq_id: int | None, job_id: int) -> QueuePosition:
 
 
 def waiting_job(db: Reader, tq_id: int, number: int) -> int:
-    """By its place in the order of claims, from 0; above all ids if there are fewer."""
+    """A job by its place in the order of claims, from 0; above all ids if there are fewer."""
     row = db.execute(_COUNT, (tq_id,)).fetchone()
     first, as_of = (0, 0) if row is None else row[1:]
     claimed = {cohort: last + 1 for cohort, last, _ in db.execute(_CLAIMED, (as_of, tq_id))}
@@ -175,7 +175,7 @@ def holder_name(db: Reader, job: Job) -> str | None:
 
 
 def requirements_of(db: Reader, pool: str, tq_id: int) -> Mapping[str, Any] | None:
-    """Of a task queue, or else of its SubmitPool; None if both are gone."""
+    """Requirements of a task queue, or else of its SubmitPool; None if both are gone."""
     if not pool:
         return {}
     stored = db.execute("SELECT requirements FROM task_queue WHERE id = ?", (tq_id,)).fetchone() or ("",)
@@ -209,7 +209,7 @@ def binding_of(db: Reader, job_id: int) -> Binding | None:
 
 
 def stored_reasons(db: Reader) -> dict[int, WaitReason]:
-    """By task queue."""
+    """Reasons by task queue."""
     rows = db.execute(
         "SELECT tq_id, reason, detail, next_reason, next_jobs, next_before FROM task_queue_reason"
     )
@@ -242,7 +242,7 @@ def starts_by_vo(db: Reader, *, most: int, after: float) -> list[tuple[str, int,
 
 
 def pilot_facts(db: Reader, name: str, vo: str = "") -> PilotFacts:
-    """By number or stamp. Raises NotFound, ServerFault if the row is damaged."""
+    """A pilot by number or stamp. Raises NotFound, ServerFault if the row is damaged."""
     is_id = name.isascii() and name.isdigit() and len(name) <= _LONGEST_ID
     try:
         row = (pilot_by_id(db, int(name)) if is_id else None) or pilot_by_stamp(db, name)

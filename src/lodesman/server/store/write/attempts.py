@@ -225,7 +225,7 @@ def jobs_with_attempts(tx: Transaction, job_ids: Iterable[int]) -> dict[int, Job
 
 
 def last_attempt(tx: Transaction, job: JobRow) -> AttemptRow | None:
-    """None without one."""
+    """The job's last attempt; None without one."""
     return tx.reader().find(AttemptRow, _BY_ID, (job.last_attempt,))
 
 

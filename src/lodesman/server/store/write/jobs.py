@@ -157,13 +157,13 @@ def row_by_id(tx: Transaction, job_id: int) -> JobRow | None:
 
 
 def rows_between(tx: Transaction, first: int, last: int, *, most: int) -> list[JobRow]:
-    """Ascending, at most `most`."""
+    """Rows, ascending, at most `most`."""
     rows = tx.read(f"{SELECT_ROW} WHERE j.id BETWEEN ? AND ? ORDER BY j.id LIMIT ?", (first, last, most))
     return [row_of(*row) for row in rows]
 
 
 def need_row(tx: Transaction, job_id: int) -> JobRow:
-    """Raises NotFound."""
+    """Read a row. Raises NotFound."""
     row = row_by_id(tx, job_id)
     if row is None:
         raise NotFound(f"There is no job {job_id}.", job=job_id)
@@ -332,7 +332,7 @@ def submission_of_request(tx: Transaction, owner: str, request_id: str) -> _Earl
 
 
 def submissions_between(tx: Transaction, first: int, last: int, *, owner: str = "") -> Iterator[IdBlock]:
-    """In order, read one by one: there may be many."""
+    """Submissions in order, read one by one: there may be many."""
     return stored_between(tx.reader(), first, last, owner=owner)
 
 

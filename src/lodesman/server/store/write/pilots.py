@@ -72,7 +72,7 @@ _LIMIT_PILOT_TOKEN = "UPDATE token SET expires_at = ? WHERE pilot_id = ? AND kin
 
 
 def need_pilot(tx: Transaction, *, pilot_id: int | None = None, stamp: str = "") -> PilotRow:
-    """By id or stamp. Raises NotFound."""
+    """Read a pilot by id or stamp. Raises NotFound."""
     db = tx.reader()
     row = pilot_by_stamp(db, stamp) if pilot_id is None else pilot_by_id(db, pilot_id)
     if row is None:
@@ -83,7 +83,7 @@ def need_pilot(tx: Transaction, *, pilot_id: int | None = None, stamp: str = "")
 def insert_pilot(
     tx: Transaction, number: int, new: NewPilot, request: Mapping[str, Any], *, bound_job: int | None = None
 ) -> None:
-    """With its join token. `request`: what it presents in truth; `bound_job`: the only job it runs."""
+    """Store a pilot with its join token. `request`: what it presents in truth; `bound_job`: the only job it runs."""
     sent_to = msgspec.json.encode((new.site, new.ce, new.queue)).decode() if new.forwards else ""
     tx.later(
         _INSERT_PILOT,
@@ -121,7 +121,7 @@ def set_place(tx: Transaction, row: PilotRow) -> None:
 def live_offers(
     tx: Transaction, differ_by_host: Callable[[str, QueueId], bool]
 ) -> dict[tuple[str, QueueId, str | None, str], list[int]]:
-    """By VO, queue, host (of joined pilots, where queues differ by host) and request (JSON)."""
+    """Offers by VO, queue, host (of joined pilots, where queues differ by host) and request (JSON)."""
     by_offer: dict[tuple[str, QueueId, str | None, str], list[int]] = {}
     for number, vo, site, ce, queue, request, host in tx.read(_OFFERS):
         place = QueueId(site, ce, queue)
@@ -136,7 +136,7 @@ def set_requests(tx: Transaction, pilots: Iterable[int], request: str) -> None:
 
 
 def set_last_seen(tx: Transaction, seen: Mapping[int, float]) -> None:
-    """UNIX seconds, by pilot."""
+    """Store UNIX seconds by pilot."""
     tx.later_many(_SET_SEEN, [(at, pilot_id) for pilot_id, at in seen.items()])
 
 
@@ -166,7 +166,7 @@ def join_token(tx: Transaction, digest: bytes) -> tuple[int, float, bool, str] |
 
 
 def set_joined(tx: Transaction, pilot_id: int, *, node: str, host: str) -> None:
-    """`node`: its report."""
+    """Note that it joined. `node`: its report."""
     tx.write(_SET_JOINED, (tx.now, tx.now, node, host, pilot_id), rows=ONE)
 
 

@@ -47,7 +47,7 @@ def old_jobs(tx: Transaction, ids: Sequence[int], before: float) -> list[OldJob]
 
 
 def delete_jobs(tx: Transaction, jobs: Sequence[OldJob]) -> None:
-    """With all their events and attempts."""
+    """Delete jobs with all their events and attempts."""
     mark_ids(tx, "event", "attempt", "template")
     last = {"event": [job.last_event for job in jobs], "attempt": [job.last_attempt for job in jobs]}
     accounting.add_before_purge(tx, [head for head in last["attempt"] if head is not None])
