@@ -12,7 +12,7 @@ from tests.conftest import at_most
 
 from lodesman.decide.director.limits import Breaker
 from lodesman.decide.director.orders import PoolState
-from lodesman.decide.explain.facts import DirectorNow
+from lodesman.decide.explain.facts import DirectorState
 from lodesman.decide.matching.offers import PoolScope
 from lodesman.decide.resources import load_resources
 from lodesman.server.engines.backend import BatchLoad
@@ -313,7 +313,7 @@ def test_no_submission_pool_takes_its_pilots(house, backend, wanted, pools, said
     assert step(told, "gates")["holds"] is False
     assert told["who"].startswith(who)
     # A pool that is not full any more refuses nobody, whatever the last iteration met with.
-    house.side.keeper.ask_director = lambda: DirectorNow(None, {"Local": False})
+    house.side.keeper.ask_director = lambda: DirectorState(None, {"Local": False})
     assert why(house, 1)["main_reason"] == ("no-submission-pool" if wanted else "pilot-expected")
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from lodesman.decide.explain.starts import JobsThere, Measured, Started
+from lodesman.decide.explain.starts import JobsInPilots, StartHistory, StartRate
 from lodesman.decide.explain.turns import Contest, Turn
 from lodesman.decide.matching import GroupShare, TaskQueueKey
 from lodesman.server.loops import traffic
@@ -136,9 +136,9 @@ class Watcher:
         turn = Turn(ahead=ahead)
         if not limited:
             turn = Contest(waiting).turn(one.key, one.number, ahead=ahead, shares=world.shares)
-        slots = self.jobs.slots(JobsThere(0, there), one.key, one.number, now=world.now, free=0, soon=0)
-        none = Measured(0, 0.0)
-        found = Started(none, none, 0.0, slots, self.jobs.own(one.number, world.now)).estimate(
+        slots = self.jobs.slots(JobsInPilots(0, there), one.key, one.number, now=world.now, free=0, soon=0)
+        none = StartRate(0, 0.0)
+        found = StartHistory(none, none, 0.0, slots, self.jobs.own(one.number, world.now)).estimate(
             turn, limited=limited
         )
         return None if found is None else (found.low_seconds, found.high_seconds)

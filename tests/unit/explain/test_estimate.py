@@ -12,9 +12,9 @@ import pytest
 from lodesman.decide.explain.starts import (
     Durations,
     FreedSlots,
-    Measured,
     RunningKind,
-    Started,
+    StartHistory,
+    StartRate,
     TimedJob,
     estimate,
 )
@@ -28,20 +28,20 @@ def test_nine_of_ten_starts_fall_into_the_interval(starts, jobs):
     rng, inside, tries = random.Random(1), 0, 2_000
     for _ in range(tries):
         rate = 10 ** rng.uniform(-3, 1)
-        seen = Measured(starts, rng.gammavariate(starts, 1 / rate))
+        seen = StartRate(starts, rng.gammavariate(starts, 1 / rate))
         found = estimate(jobs, seen)
         inside += found.low_seconds <= rng.gammavariate(jobs, 1 / rate) <= found.high_seconds
     assert 0.85 <= inside / tries <= 0.93
 
 
 def test_more_jobs_take_longer_and_more_starts_make_it_narrower():
-    few, many = estimate(10, Measured(4, 400.0)), estimate(10, Measured(40, 4_000.0))
+    few, many = estimate(10, StartRate(4, 400.0)), estimate(10, StartRate(40, 4_000.0))
     assert few.low_seconds < many.low_seconds < 1_000 < many.high_seconds < few.high_seconds
-    assert estimate(20, Measured(4, 400.0)).high_seconds > few.high_seconds
+    assert estimate(20, StartRate(4, 400.0)).high_seconds > few.high_seconds
     assert (few.starts, few.seconds) == (4, 400.0)
 
 
-@pytest.mark.parametrize("seen", [Measured(0, 100.0), Measured(-1, 0.0), Measured(3, 0.0)])
+@pytest.mark.parametrize("seen", [StartRate(0, 100.0), StartRate(-1, 0.0), StartRate(3, 0.0)])
 def test_where_nothing_was_measured_it_is_unknown(seen):
     assert estimate(1, seen) is None
 
@@ -51,18 +51,18 @@ def test_where_nothing_was_measured_it_is_unknown(seen):
 )
 def test_what_is_over_says_nothing_of_what_runs_now(silent, known):
     """Many short jobs started, and long ones fill the slots since."""
-    assert (estimate(1, Measured(30, 100.0, silent)) is not None) == known
+    assert (estimate(1, StartRate(30, 100.0, silent)) is not None) == known
 
 
 def test_a_cluster_whose_jobs_start_together_goes_on():
     """Six start every ten minutes: between two rounds nothing starts, which is no end."""
-    assert estimate(1, Measured(11, 1_190.0, 590.0)) is not None
-    assert estimate(1, Measured(5, 590.0, 590.0)) is None  # the first round may take any time
+    assert estimate(1, StartRate(11, 1_190.0, 590.0)) is not None
+    assert estimate(1, StartRate(5, 590.0, 590.0)) is None  # the first round may take any time
 
 
 def test_a_full_cluster():
     """Six cores, ten minutes a job: 1,975 jobs before it are 55 hours."""
-    found = estimate(1_976, Measured(35, 3_590.0))
+    found = estimate(1_976, StartRate(35, 3_590.0))
     assert found.low_seconds < 55 * 3_600 < found.high_seconds < 2 * 55 * 3_600
 
 
@@ -182,8 +182,8 @@ def test_without_anything_that_ended_there_is_no_answer():
 
 def test_where_nothing_runs_the_rate_of_starts_tells():
     none = FreedSlots((), now=1.0)
-    started = Started(Measured(0, 0.0), Measured(20, 200.0), 0.5, none, none)
+    started = StartHistory(StartRate(0, 0.0), StartRate(20, 200.0), 0.5, none, none)
     found = started.estimate(Turn(ahead=4), limited=False)
     assert (found.job_seconds, found.low_seconds < 100.0 < found.high_seconds) == (None, True)
     assert started.estimate(Turn(ahead=4), limited=True) is None, "others of its group have other limits"
-    assert started._replace(own=Measured(9, 90.0)).estimate(Turn(), limited=True).high_seconds > 10
+    assert started._replace(own=StartRate(9, 90.0)).estimate(Turn(), limited=True).high_seconds > 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.decide.explain.facts import DirectorNow, SnapshotFacts
+from lodesman.decide.explain.facts import DirectorState, SnapshotFacts
 from lodesman.server.loops.left_out import StepPass
 from lodesman.server.loops.snapshot import SnapshotKeeper
 
@@ -61,7 +61,7 @@ def test_a_director_that_decides_is_never_said_to_be_idle(keeper):
 
 def test_the_age_of_the_look_is_told_apart_from_that_of_the_decision(keeper):
     """A director that has nothing to decide stores nothing, and is at work all the same."""
-    keeper.ask_director = lambda: DirectorNow(iterated_at=1_050.0)
+    keeper.ask_director = lambda: DirectorState(iterated_at=1_050.0)
     keeper.refresh(1_051.0)
     facts = SnapshotFacts(snapshot=keeper.snapshot, now=1_052.0)
     assert (facts.decided_age, facts.iterated_age) == (52.0, 2.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.decide.explain.starts import JobsThere, Measured
+from lodesman.decide.explain.starts import JobsInPilots, StartRate
 from lodesman.server.loops.traffic import JobsOfLate, PilotTraffic, StartsOfLate, _some
 from lodesman.server.store.read.pilots import LivePilot, running_attempts
 from lodesman.server.store.read.why import waiting_job
@@ -82,17 +82,17 @@ def test_starts_of_the_last_hour_are_counted_from_the_first_of_them(base, submit
     start(base, two, 5_200.0)
     found = StartsOfLate(base.db)
     found.read(5_300.0)
-    assert found.of(one, 5_300.0) == Measured(1, 300.0, 200.0)
-    assert found.of(two, 5_300.0) == Measured(0, 100.0, 100.0)
-    assert found.of(("lab", "physics"), 5_300.0) == Measured(2, 300.0, 100.0)
-    assert found.of(99, 5_300.0) == found.of(None, 5_300.0) == Measured(0, 0.0)
+    assert found.of(one, 5_300.0) == StartRate(1, 300.0, 200.0)
+    assert found.of(two, 5_300.0) == StartRate(0, 100.0, 100.0)
+    assert found.of(("lab", "physics"), 5_300.0) == StartRate(2, 300.0, 100.0)
+    assert found.of(99, 5_300.0) == found.of(None, 5_300.0) == StartRate(0, 0.0)
     start(base, one, 5_301.0)
     found.read(5_302.0)
-    assert found.of(one, 5_302.0) == Measured(2, 302.0, 1.0)
+    assert found.of(one, 5_302.0) == StartRate(2, 302.0, 1.0)
     found.read(8_700.0)
     assert found.of(one, 8_700.0).starts == 1
     found.read(9_000.0)
-    assert found.of(one, 9_000.0) == Measured(0, 0.0)
+    assert found.of(one, 9_000.0) == StartRate(0, 0.0)
 
 
 def test_time_in_which_none_of_them_waited_does_not_count(base, submit):
@@ -102,15 +102,15 @@ def test_time_in_which_none_of_them_waited_does_not_count(base, submit):
     found.read(5.0)
     start(base, one, 10.0, 20.0, 30.0)
     found.read(40.0, {one})
-    assert found.of(one, 40.0) == Measured(2, 30.0, 10.0)
+    assert found.of(one, 40.0) == StartRate(2, 30.0, 10.0)
     found.read(50.0, ())
     for now in (60.0, 1_000.0):
-        assert found.of(one, now) == found.of(("lab", "physics"), now) == Measured(2, 40.0, 20.0)
+        assert found.of(one, now) == found.of(("lab", "physics"), now) == StartRate(2, 40.0, 20.0)
     found.read(1_850.0, {one})
-    assert found.of(one, 1_860.0) == Measured(2, 50.0, 30.0)
+    assert found.of(one, 1_860.0) == StartRate(2, 50.0, 30.0)
     start(base, one, 1_860.0, 1_870.0)
     found.read(1_880.0, {one})
-    assert found.of(one, 1_880.0) == found.of(("lab", "physics"), 1_880.0) == Measured(4, 70.0, 10.0)
+    assert found.of(one, 1_880.0) == found.of(("lab", "physics"), 1_880.0) == StartRate(4, 70.0, 10.0)
     found.read(9_000.0, ())
     assert found._idle == found._idle_since == {}
 
@@ -193,7 +193,7 @@ def test_a_task_queue_of_which_hardly_any_ended_goes_by_its_group(base, submit, 
     assert 80 < seen.jobs._lasts(few, 100.0).mean < 150
     assert seen.jobs._lasts(few, 100.0).evidence > 5
     assert seen.jobs._lasts(other, 100.0).evidence == 0.0
-    there = JobsThere(1, {(few, 2): [10.0]})
+    there = JobsInPilots(1, {(few, 2): [10.0]})
     found = seen.jobs.slots(there, make_key(), many, now=100.0, free=0, soon=0)
     assert found.jobs == 1
     assert seen.jobs.slots(there, make_key(), many, now=100.4, free=0, soon=0) is found, (
@@ -201,7 +201,7 @@ def test_a_task_queue_of_which_hardly_any_ended_goes_by_its_group(base, submit, 
     )
     assert (
         seen.jobs.slots(
-            JobsThere(2, {(other, 1): [10.0]}), make_key(group="bio"), other, now=100.0, free=0, soon=0
+            JobsInPilots(2, {(other, 1): [10.0]}), make_key(group="bio"), other, now=100.0, free=0, soon=0
         ).start(1)
         is None
     )
@@ -236,7 +236,7 @@ def test_of_very_many_task_queues_the_largest_stand_for_all(base, submit, make_k
         start(base, number, 0.0, 0.0)
     end(base, *range(1, 61, 2), at=10.0)
     seen.read(10.0), seen.read(10.0)
-    there = JobsThere(1, {(number, 1): [5.0] for number in numbers})
+    there = JobsInPilots(1, {(number, 1): [5.0] for number in numbers})
     found = seen.jobs.slots(there, make_key(), numbers[0], now=10.0, free=0, soon=0)
     assert found.jobs == 30
     low, high = found.start(300)

@@ -15,7 +15,7 @@ from lodesman.decide.rehearse.resources import cut
 from lodesman.decide.resources import load_resources
 from lodesman.server.loops.left_out import StepPass
 from lodesman.server.loops.refresh import RefreshInput
-from lodesman.server.reads.plan_resources import Configured, RecordedLoads
+from lodesman.server.reads.plan_resources import ConfigPools, RecordedLoads
 from lodesman.server.store.submit_pools import PassRequests, PassRow, PoolRow
 from lodesman.wire.nodes import QueueId
 from lodesman.wire.plans import Cut
@@ -86,7 +86,7 @@ def test_pools_of_a_configuration():
         last=PassRow(), state=PassRequests(0, 0, 0), queues=[],
         pools=[PoolRow("p", "lab", '{"Site": ["string", "==", "", ["B"]]}', 0, 0.0, None)],
     )  # fmt: skip
-    pools = Configured(policy, seen, {}, 0.0, StepPass("x", {}))
+    pools = ConfigPools(policy, seen, {}, 0.0, StepPass("x", {}))
     assert (pools.mask("p"), pools.mask("q")) == (2, None)
     assert (pools.bit(HERE), pools.bit(THERE), pools.bit(("C", "c", "q"))) == (0, 1, None)
 

@@ -26,7 +26,7 @@ def fresh_seconds(polling_seconds: float) -> float:
     return max(_FRESH_LEAST, _FRESH_ITERATIONS * polling_seconds)
 
 
-class Failing(NamedTuple):
+class FailingPilots(NamedTuple):
     """A CE queue whose last pilots did not start, with none that joined since."""
 
     pilots: int
@@ -34,7 +34,7 @@ class Failing(NamedTuple):
     is_open: bool = False  # its breaker lets no pilot try it, or only one
 
 
-class Unreached(NamedTuple):
+class UnreachedPilots(NamedTuple):
     """Pilots of a CE queue that run and have not reached the server."""
 
     pilots: int
@@ -51,12 +51,12 @@ class Unreached(NamedTuple):
         )
 
 
-class DirectorNow(NamedTuple):
+class DirectorState(NamedTuple):
     """What a running director says of itself."""
 
     iterated_at: float | None = None  # its last iteration, stored or with nothing to decide; None: unknown
     full: Mapping[str, bool] | None = None  # whether each submission pool is; None: unknown
-    failing: Mapping[QueueId, Failing] = MappingProxyType({})
+    failing: Mapping[QueueId, FailingPilots] = MappingProxyType({})
     settings: Mapping[str, str] = MappingProxyType(
         {}
     )  # of the server, by the sign of them in pilots' last words
@@ -73,7 +73,7 @@ class DirectorNow(NamedTuple):
         return StoppedPilots(queues | unreached, by_nodes, on_shut=on_shut)
 
 
-_NO_DIRECTOR: Final = DirectorNow()
+_NO_DIRECTOR: Final = DirectorState()
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     groups: Mapping[tuple[str, str], int]  # waiting jobs by VO and group
     iteration: RecordedIteration | None
     decided_after: float | None = None  # when a later iteration was that is not read yet
-    director: DirectorNow = _NO_DIRECTOR
+    director: DirectorState = _NO_DIRECTOR
     polling_seconds: float = SOON_SECONDS  # between iterations
     left_out: Mapping[str, str] = field(
         default_factory=dict

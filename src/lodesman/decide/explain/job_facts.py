@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from lodesman.decide.director.site_mask import SiteMask
 from lodesman.decide.explain.closing import NONE_SHUT, ShutHosts
-from lodesman.decide.explain.facts import Failing, SnapshotFacts, Unreached
+from lodesman.decide.explain.facts import FailingPilots, SnapshotFacts, UnreachedPilots
 from lodesman.decide.explain.last_iteration import NOT_ASKED, Capacity, Gate
-from lodesman.decide.explain.starts import Started
+from lodesman.decide.explain.starts import StartHistory
 from lodesman.decide.explain.turns import SOON_SECONDS, Turn, VOSlots
 from lodesman.decide.explain.verdict import (
     OF_LIMITS,
@@ -39,7 +39,7 @@ from lodesman.wire.service import LimitAnswer
 from lodesman.wire.vocabulary import MainReason
 from lodesman.wire.why_jobs import Holding, JobPilots, JobShare, StartEstimate
 
-_Pilots = TypeVar("_Pilots", Failing, Unreached)
+_Pilots = TypeVar("_Pilots", FailingPilots, UnreachedPilots)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +65,12 @@ class JobFacts(SnapshotFacts):
     competing: bool  # those compete for the same queues; False: for any
     turn: Turn
     slots: VOSlots | None  # of its VO; None: unknown
-    started: Started
+    started: StartHistory
     taken: int = 0  # jobs of its submission that are under way, if that has AtMost
     shorter: int = 0  # while a closing is announced: minutes of the longest job like it that a pilot takes
     elsewhere: bool = False  # a pilot may take it where no closing is announced
     shut_hosts: ShutHosts = NONE_SHUT
-    unreached: Mapping[QueueId, Unreached] = field(default_factory=dict)
+    unreached: Mapping[QueueId, UnreachedPilots] = field(default_factory=dict)
 
     @cached_property
     def server_fault(self) -> str:
@@ -168,7 +168,7 @@ class JobFacts(SnapshotFacts):
         ]
 
     @cached_property
-    def failing(self) -> list[tuple[QueueId, Failing]]:
+    def failing(self) -> list[tuple[QueueId, FailingPilots]]:
         """The eligible queues whose last pilots did not start, most pilots first."""
         rows = self._usable(self.snapshot.director.failing)
         return sorted(rows, key=lambda row: (-row[1].pilots, row[0]))

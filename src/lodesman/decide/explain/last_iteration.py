@@ -127,7 +127,7 @@ class RecordedIteration:
         }
         """Task queue -> (submission pool, outcome) of all pools, if none took its pilots."""
         unmatched = {} if before is None else before.unmatched
-        self.unmatched: dict[int, Unmatched] = {
+        self.unmatched: dict[int, SiteObjections] = {
             tq: objections for tq, objections in unmatched.items() if tq in rows and not rows[tq][self._asked]
         }
         """Task queue -> what sites have against its pilots, if none was placed."""
@@ -267,17 +267,17 @@ def _expected(record: Mapping[str, Any]) -> float:
     return float(min(most, max(target, sum(means))))
 
 
-class Unmatched(NamedTuple):
+class SiteObjections(NamedTuple):
     """What sites have against the pilots of a task queue, and in which queues."""
 
     queues: int = 0
     words: Sequence[str] = ()
 
 
-NOT_ASKED: Final = Unmatched()
+NOT_ASKED: Final = SiteObjections()
 
 
-def _of_sites(ask: Mapping[str, Any]) -> Unmatched:
+def _of_sites(ask: Mapping[str, Any]) -> SiteObjections:
     # An older release did not keep the queues.
     queues, texts = 0, []
     for refusal in ask.get("refused", ()):
@@ -287,7 +287,7 @@ def _of_sites(ask: Mapping[str, Any]) -> Unmatched:
                 f"{name.partition('/')[0]}: {'; '.join(why)}" for name, why in refusal["examples"].items()
             ]
             texts.append("; ".join([f"{counted(refusal['count'], 'queue')}: {refusal['kind']}", *words]))
-    return Unmatched(queues, texts)
+    return SiteObjections(queues, texts)
 
 
 def _left(room: Mapping[str, Any]) -> int:

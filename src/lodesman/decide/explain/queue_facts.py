@@ -10,7 +10,7 @@ from typing import Final
 
 from lodesman.decide.director.hosts import NODE_FAULT
 from lodesman.decide.explain import verdict
-from lodesman.decide.explain.facts import SnapshotFacts, Unreached
+from lodesman.decide.explain.facts import SnapshotFacts, UnreachedPilots
 from lodesman.decide.explain.last_iteration import FILLED, QueueDecision
 from lodesman.decide.explain.survey import Survey
 from lodesman.decide.explain.verdict import last_pilots
@@ -54,7 +54,7 @@ class QueueFacts(SnapshotFacts):
     limited: frozenset[int] = frozenset()  # task queues that limits keep from starting there
     never_start: frozenset[int] = frozenset()  # those of them that no end of a job helps
     full: frozenset[int] = frozenset()  # task queues whose submissions let no more jobs start (AtMost)
-    unreached: Unreached | None = None
+    unreached: UnreachedPilots | None = None
     shut_host: tuple[str, str] = (
         "",
         "",

@@ -150,7 +150,7 @@ class RunningKind(NamedTuple):
     room: float = 1.0  # how many jobs may start where one of them ends
 
 
-class JobsThere(NamedTuple):
+class JobsInPilots(NamedTuple):
     """What runs in some pilots."""
 
     pilots: int  # a number that stands for these pilots
@@ -288,7 +288,7 @@ class FreedSlots:
         return point.seconds, mean + deviation, mean, mean - deviation
 
 
-class Measured(NamedTuple):
+class StartRate(NamedTuple):
     """Job starts that followed a first one."""
 
     starts: int
@@ -301,7 +301,7 @@ class Measured(NamedTuple):
         return self.starts > 0 and self.silent > self.seconds - self.silent
 
 
-def estimate(jobs: float, seen: Measured) -> StartEstimate | None:
+def estimate(jobs: float, seen: StartRate) -> StartEstimate | None:
     """In how many seconds so many jobs will have started, in 90 % of cases; None if no starts go on.
 
     Starts are taken for a Poisson stream whose rate is known by a Gamma distribution of `starts` + 1/2 in `seconds`. The
@@ -324,11 +324,11 @@ def _f_quantile(z: float, up: float, down: float) -> float:
     return max(0.0, root) ** 3
 
 
-class Started(NamedTuple):
+class StartHistory(NamedTuple):
     """What is known of the starts of a task queue's jobs."""
 
-    own: Measured  # its starts lately
-    group: Measured  # those of its group
+    own: StartRate  # its starts lately
+    group: StartRate  # those of its group
     part: float  # of those of its group, for the task queue
     slots: FreedSlots  # what becomes free in the pilots that may take its jobs
     limited: FreedSlots  # what becomes free where its own jobs run

@@ -37,7 +37,7 @@ class Size(NamedTuple):
         return min(by_cores, self.memory_mb // key.memory_mb) if key.memory_mb else by_cores
 
 
-class PilotsThere(NamedTuple):
+class PilotCounts(NamedTuple):
     """Our pilots in a CE queue."""
 
     running: int = 0
@@ -52,10 +52,10 @@ class QueueSlots(Struct, frozen=True):
 
     slots: int | None  # None: unknown
     others: int | None  # pilots of others; None: unknown
-    own: PilotsThere
+    own: PilotCounts
 
     @classmethod
-    def of(cls, room: Mapping[str, Any] | None, own: PilotsThere) -> QueueSlots:
+    def of(cls, room: Mapping[str, Any] | None, own: PilotCounts) -> QueueSlots:
         """`room`: of the director's record; None: the director did not consider the queue."""
         facts = room or {}
         return cls(facts.get("slots"), facts.get("others"), own)
@@ -113,7 +113,7 @@ class VOSlots(Struct, frozen=True, kw_only=True):
 def vo_slots(
     config: VOConfig,
     rooms: Mapping[str, Mapping[str, Any]],
-    own: Mapping[QueueId, PilotsThere],
+    own: Mapping[QueueId, PilotCounts],
     *,
     most: float,
 ) -> VOSlots:
@@ -146,7 +146,7 @@ def _only_closed(room: Mapping[str, Any] | None) -> bool:
     return any(name == ClampName.CLOSED for name, *_ in (room or {}).get("clamps", ()))
 
 
-_NONE: Final = PilotsThere()
+_NONE: Final = PilotCounts()
 
 
 def masks(bits: Iterable[tuple[Any, int]]) -> dict[Any, int]:

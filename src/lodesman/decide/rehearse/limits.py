@@ -37,14 +37,14 @@ class WorkToLimit(Struct, frozen=True, kw_only=True):
     tick: Callable[[], None]  # called now and then; raises when all takes too long
 
 
-class LimitedWork(Struct, frozen=True, kw_only=True):
+class LimitEffect(Struct, frozen=True, kw_only=True):
     """What rules do to such work."""
 
     limited: Mapping[int, str]  # position of a task queue that may start nowhere -> the rule that stops it
     over: Sequence[BucketUse]  # buckets of which more is used than there is
 
 
-def hold_against(book: RuleBook, work: WorkToLimit) -> LimitedWork:
+def hold_against(book: RuleBook, work: WorkToLimit) -> LimitEffect:
     """Let the rules limit the work."""
     limits, by_queue = RunLimits(book), dict[QueueId, dict[Spot, RunPlace]]()
     for place in work.places:
@@ -69,4 +69,4 @@ def hold_against(book: RuleBook, work: WorkToLimit) -> LimitedWork:
             place = next(iter(by_queue[queues[0]].values()))
             limited[slot] = limits.refusals(row.key, place)[0][0].rule
     over = [use for use, _ in limits.uses() if not isinstance(use.limit, str) and use.used > use.limit]
-    return LimitedWork(limited=limited, over=over)
+    return LimitEffect(limited=limited, over=over)

@@ -23,7 +23,7 @@ from lodesman.decide.director.queues import QueueGates, queue_limits
 from lodesman.decide.director.record import to_record
 from lodesman.decide.director.site_mask import SiteMask
 from lodesman.decide.director.site_matching import SiteMatching
-from lodesman.decide.explain.facts import DirectorNow, Failing
+from lodesman.decide.explain.facts import DirectorState, FailingPilots
 from lodesman.decide.explain.turns import Waiting
 from lodesman.decide.matching import QueueOffer, director_weights
 from lodesman.decide.matching.policy import Policy
@@ -94,7 +94,7 @@ class Director:
     # The task queues that limits keep from starting in CE queues.
     limited: Callable[[list[QueueId]], LimitAnswer] = lambda _: LimitAnswer()
     sites: SiteMatcher = field(default_factory=SiteMatcher)
-    settings: Mapping[str, str] = field(default_factory=dict)  # see DirectorNow
+    settings: Mapping[str, str] = field(default_factory=dict)  # see DirectorState
     left_out: LeftOutItems = field(default_factory=LeftOutItems)
     # By site, whether its gate was open after the last iteration.
     gates: Mapping[str, bool] = field(init=False, default_factory=dict)
@@ -221,16 +221,16 @@ class Director:
         """Keep an answer to a submission for the next iteration. Any thread may call this."""
         self._record.note_outcome(queue_id, accepted=accepted, reason=reason, now=now)
 
-    def now(self) -> DirectorNow:
+    def now(self) -> DirectorState:
         """What it says of itself between two iterations. Any thread may ask."""
         ordered = {queue for queue, order in self._record.orders.items() if order.state == "open"}
         failing = {
-            queue: Failing(breaker.failures, breaker.reason, breaker.state is not BreakerState.CLOSED)
+            queue: FailingPilots(breaker.failures, breaker.reason, breaker.state is not BreakerState.CLOSED)
             for queue, breaker in list(self.breakers.items())
             if breaker.failures and queue not in ordered
         }
         full = {name: state.is_full for name, state in self.pools().items()}
-        return DirectorNow(self.iterated_at, full, failing, self.settings)
+        return DirectorState(self.iterated_at, full, failing, self.settings)
 
     def vos_of(self, waiting: Sequence[Waiting]) -> list[str]:
         """The VOs with waiting jobs, and those that are configured."""

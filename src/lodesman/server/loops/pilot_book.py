@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from lodesman.decide.director.site_mask import NOTHING_CLOSED, DrainedNodes, SiteMask
 from lodesman.decide.director.supply import PilotStanding
-from lodesman.decide.explain.facts import Unreached
-from lodesman.decide.explain.starts import JobsThere
-from lodesman.decide.explain.turns import PilotsThere, Size, masks
+from lodesman.decide.explain.facts import UnreachedPilots
+from lodesman.decide.explain.starts import JobsInPilots
+from lodesman.decide.explain.turns import PilotCounts, Size, masks
 from lodesman.decide.explain.verdict import since
 from lodesman.decide.masks.bits import bits, mask_of
 from lodesman.decide.matching import ResourceRequest, TaskQueueKey
@@ -59,9 +59,9 @@ class PilotBook:
         self._by_place: dict[QueueId, int] = {}
         # Places that were asked about, by a value that stands for them -> the pilots there.
         self._there: dict[Hashable, int] = {}
-        self.own: Mapping[QueueId, PilotsThere] = {}  # our pilots in each CE queue where some are
+        self.own: Mapping[QueueId, PilotCounts] = {}  # our pilots in each CE queue where some are
         # By CE queue where none has joined, pilots that run and have not reached the server for too long.
-        self.unreached: Mapping[QueueId, Unreached] = {}
+        self.unreached: Mapping[QueueId, UnreachedPilots] = {}
         # All of them, and those in these queues.
         self._away = self._unreached = 0
         self.traffic = PilotTraffic()
@@ -71,7 +71,7 @@ class PilotBook:
         self._free_soon: dict[Size, int] = {}
         self.attempts: Sequence[RunningAttempt] = ()  # all that live
         self._begun: dict[int, list[tuple[int, int, float]]] = {}
-        self._ends: dict[int, JobsThere] = {}
+        self._ends: dict[int, JobsInPilots] = {}
         self._inhabited: dict[frozenset[QueueId], frozenset[ResourceRequest]] = {}
         self._by_vo: dict[str, int] = {}
         self._heard: dict[str, float] = {}
@@ -166,7 +166,7 @@ class PilotBook:
     def running(
         self, key: TaskQueueKey, served: Container[QueueId] | None, *, drained: DrainedNodes | None = None,
         barred: Barrier = NOWHERE,
-    ) -> JobsThere:  # fmt: skip
+    ) -> JobsInPilots:  # fmt: skip
         """What runs in the busy ones of these pilots."""
         with self._lock:
             busy = self._standing[PilotStanding.BUSY]
@@ -180,7 +180,7 @@ class PilotBook:
                 for slot in bits(fit):
                     for tq_id, cores, at in self._begun.get(slot, ()):
                         begun.setdefault((tq_id, cores), []).append(at)
-                jobs = self._ends[fit] = JobsThere(fit, begun)
+                jobs = self._ends[fit] = JobsInPilots(fit, begun)
             return jobs
 
     def _fitting(
@@ -324,7 +324,7 @@ class PilotBook:
         of_new = ((queue, some) for queue, some in away.items() if queue not in joined)
         first = {queue: min(some, key=attrgetter("native_seen")) for queue, some in of_new}
         self.unreached = {
-            queue: Unreached(len(away[queue]), row.native_seen or 0.0, row.host)
+            queue: UnreachedPilots(len(away[queue]), row.native_seen or 0.0, row.host)
             for queue, row in first.items()
         }
         self._unreached = mask_of(self._slots[row.id][0] for queue in first for row in away[queue])

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from lodesman.decide.director.site_mask import SiteMask
 from lodesman.decide.explain.closing import NONE_SHUT, ShutHosts
-from lodesman.decide.explain.facts import DirectorNow, Snapshot, fresh_seconds
+from lodesman.decide.explain.facts import DirectorState, Snapshot, fresh_seconds
 from lodesman.decide.explain.last_iteration import RecordedIteration
 from lodesman.decide.explain.survey import ALL, Survey, WaitingTaskQueues
 from lodesman.decide.explain.turns import SOON_SECONDS, Contest, VOSlots, Waiting, vo_slots
@@ -115,7 +115,7 @@ class SnapshotKeeper:
         self.fresh_seconds = fresh_seconds
         self.left_out = left_out or LeftOutItems()
         # Where a director runs, what it says of itself.
-        self.ask_director: Callable[[], DirectorNow] = DirectorNow
+        self.ask_director: Callable[[], DirectorState] = DirectorState
         self.pilots = PilotBook()
         self.shut_hosts = NONE_SHUT
         self.snapshot = Snapshot(at=0.0, fresh_seconds=fresh_seconds, waiting=(), groups={}, iteration=None)

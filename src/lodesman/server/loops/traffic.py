@@ -6,8 +6,15 @@ from collections import Counter, deque
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from lodesman.decide.explain.starts import Durations, FreedSlots, JobsThere, Measured, RunningKind, TimedJob
-from lodesman.decide.explain.turns import SOON_SECONDS, PilotsThere, QueueSlots
+from lodesman.decide.explain.starts import (
+    Durations,
+    FreedSlots,
+    JobsInPilots,
+    RunningKind,
+    StartRate,
+    TimedJob,
+)
+from lodesman.decide.explain.turns import SOON_SECONDS, PilotCounts, QueueSlots
 from lodesman.decide.matching import TaskQueueKey
 from lodesman.server.store import UNREADABLE, Reader
 from lodesman.server.store.read.pilots import LivePilot, RunningAttempt
@@ -39,7 +46,7 @@ class PilotTraffic:
     """
 
     def __init__(self) -> None:
-        self.own: dict[QueueId, PilotsThere] = {}
+        self.own: dict[QueueId, PilotCounts] = {}
         self._joined: set[int] | None = None
         self._free: set[QueueId] = set()
         # When pilots joined, and how long they had waited.
@@ -67,9 +74,9 @@ class PilotTraffic:
         for queue in {*running, *waiting}:
             pilots = sorted(waiting.get(queue, ()), key=lambda row: row.id)
             room = rooms.get("/".join(queue))
-            slots = QueueSlots.of(room, PilotsThere(running[queue], len(pilots)))
+            slots = QueueSlots.of(room, PilotCounts(running[queue], len(pilots)))
             quick = self._quick(queue, pilots, now)
-            own = self.own[queue] = PilotsThere(
+            own = self.own[queue] = PilotCounts(
                 running[queue], len(pilots), None if quick and slots.free is None else quick
             )
             if slots.free:
@@ -85,7 +92,7 @@ class PilotTraffic:
             if row.joined_at is None or row.id in before or row.queue_id in self._free:
                 continue
             room = rooms.get("/".join(row.queue_id)) if first else None
-            if QueueSlots.of(room, PilotsThere()).free is None:
+            if QueueSlots.of(room, PilotCounts()).free is None:
                 kept = self._waits.setdefault(row.queue_id, deque(maxlen=_WAITS_KEPT))
                 kept.append((row.joined_at, row.joined_at - (row.submitted_at or row.created_at)))
 
@@ -176,16 +183,16 @@ class StartsOfLate:
             self._idle.pop(forgotten, None)
             self._idle_since.pop(forgotten, None)
 
-    def of(self, who: int | Group | None, now: float) -> Measured:
+    def of(self, who: int | Group | None, now: float) -> StartRate:
         """The starts of a task queue or a group."""
         minutes = [
             counts[who] for counts in list(self._minutes.values()) if who is not None and who in counts
         ]
         if who is None or not minutes:
-            return Measured(0, 0.0)
+            return StartRate(0, 0.0)
         counts, firsts, lasts = zip(*minutes, strict=True)
         at = min(now, self._idle_since.get(who, now)) - self._idle.get(who, 0.0)
-        return Measured(sum(counts) - 1, max(0.0, at - min(firsts)), max(0.0, at - max(lasts)))
+        return StartRate(sum(counts) - 1, max(0.0, at - min(firsts)), max(0.0, at - max(lasts)))
 
 
 class JobsOfLate:
@@ -238,7 +245,7 @@ class JobsOfLate:
         return list(self._ended.get(who, ()))
 
     def slots(
-        self, there: JobsThere, key: TaskQueueKey, tq_id: int | None, *, now: float, free: int, soon: int
+        self, there: JobsInPilots, key: TaskQueueKey, tq_id: int | None, *, now: float, free: int, soon: int
     ) -> FreedSlots:  # fmt: skip
         """What becomes free for a job: `there` in pilots that may take it, in what is `free`, and in pilots that come
         `soon`.
@@ -253,7 +260,7 @@ class JobsOfLate:
             slots = self._slots[asked_for] = FreedSlots(kinds, now=now, free=free, soon=soon, usual=usual)
         return slots
 
-    def _kinds(self, there: JobsThere, cores: int, now: float) -> Iterator[RunningKind]:
+    def _kinds(self, there: JobsInPilots, cores: int, now: float) -> Iterator[RunningKind]:
         """The largest kinds of jobs there, which stand for all, for a job of these `cores`."""
         rows = sorted(there.begun.items(), key=lambda row: -len(row[1]))
         seen = rows[:_KINDS_SEEN]

@@ -22,7 +22,7 @@ from lodesman.decide.explain.pilot import explain_pilot
 from lodesman.decide.explain.pilot_facts import PilotCase, PilotFacts, PilotNow
 from lodesman.decide.explain.queue import CONSIDERED, explain_queue_for_job
 from lodesman.decide.explain.queue_facts import QueueFacts
-from lodesman.decide.explain.starts import JobsThere, Started
+from lodesman.decide.explain.starts import JobsInPilots, StartHistory
 from lodesman.decide.explain.survey import SENDABLE
 from lodesman.decide.explain.verdict import OF_LIMITS, span
 from lodesman.decide.masks.bits import Plane, bits, passing
@@ -265,12 +265,12 @@ class Explainer:
         tq_id: int | None,
         part: float,
         pilots: JobPilots,
-        running: JobsThere,
-    ) -> Started:
+        running: JobsInPilots,
+    ) -> StartHistory:
         """`part`: of the starts of its group; `running`: what runs in the pilots."""
         starts, jobs, now = self.keeper.starts, self.keeper.jobs, self.now
         free, soon = pilots.free_starts, pilots.soon_starts
-        return Started(
+        return StartHistory(
             starts.of(tq_id, now),
             starts.of((key.vo, key.group), now),
             part,

@@ -50,7 +50,7 @@ _APART: Final = ", "
 """Between the names of several batch systems that reported one load."""
 
 
-class Configured:
+class ConfigPools:
     """One configuration, with the queues that serve each SubmitPool (a `director.PoolServing`)."""
 
     def __init__(
@@ -84,9 +84,9 @@ def plan_resources(
     policy = replace(bare, verdicts={}, inhabited=_ResidentsThen(state, bare))
     state.tick()
     ads, left = state.keeper.ads.look(state.db), StepPass("a dry run of a configuration", {})
-    old = Configured(state.policy, seen, ads, state.now, left)
+    old = ConfigPools(state.policy, seen, ads, state.now, left)
     state.tick()
-    new = Configured(policy, seen, ads, state.now, left)
+    new = ConfigPools(policy, seen, ads, state.now, left)
     state.tick()
     renewed = {pool: new_id for pool, new_id, _ in PoolIds().changed(after.types, seen.pools)}
     task_queues = _task_queues(old, new, seen, state, left)
@@ -113,7 +113,7 @@ def plan_resources(
 
 
 def _task_queues(
-    old: Configured, new: Configured, seen: RefreshInput, state: LiveState, left: StepPass
+    old: ConfigPools, new: ConfigPools, seen: RefreshInput, state: LiveState, left: StepPass
 ) -> list[plan.JudgedTaskQueue]:
     judged = list[plan.JudgedTaskQueue]()
     held, released = map(dict, judge(new.policy, seen, new.pools, left.item))
@@ -180,7 +180,7 @@ def _load(waiting: int | None, running: int | None, others: int | None, at: floa
 def _decide(
     director: Director,
     state: LiveState,
-    side: Configured,
+    side: ConfigPools,
     waiting: Sequence[Waiting],
     pilots: Sequence[PilotView] | None = None,
 ) -> PlannedDecision:
@@ -233,7 +233,7 @@ class _ResidentsThen:
 
 
 def _director(
-    state: LiveState, old: Configured, new: Configured, judged: Sequence[plan.JudgedTaskQueue], limit: int
+    state: LiveState, old: ConfigPools, new: ConfigPools, judged: Sequence[plan.JudgedTaskQueue], limit: int
 ) -> PlannedIteration | None:
     """The director's next iteration before and after; None if no director runs."""
     running, last = state.director, state.keeper.snapshot.iteration
