@@ -298,7 +298,7 @@ def _who_opens_for(facts: JobFacts) -> str:
     )
     opens = who_opens(gates, closings, settings)
     return (
-        _who_shortens(facts.shorter, opens)
+        _who_shortens(facts.shorter_minutes, opens)
         if any(closing.is_ahead(facts.now) for closing in closings)
         else opens
     )

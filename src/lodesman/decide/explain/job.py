@@ -128,7 +128,7 @@ def _site_mask(facts: JobFacts) -> JobStep:
         facts.eligible,
         may_run=facts.pilots.any_usable and not facts.is_kept,
         now=facts.now,
-        minutes=facts.shorter,
+        minutes=facts.shorter_minutes,
     )
 
 
@@ -321,7 +321,7 @@ def _summary(facts: JobFacts, reason: MainReason) -> str:
 def _closings(facts: JobFacts) -> str:
     if facts.is_kept:
         return kept_slots_text(facts.keeping, facts.pilots, facts.now)
-    return closings_text((closing for closing, _ in facts.closings), facts.shorter, facts.now)
+    return closings_text((closing for closing, _ in facts.closings), facts.shorter_minutes, facts.now)
 
 
 def _job_turn(facts: JobFacts) -> answers.JobTurn:

@@ -66,8 +66,10 @@ class JobFacts(SnapshotFacts):
     turn: Turn
     slots: VOSlots | None  # of its VO; None: unknown
     started: StartHistory
-    taken: int = 0  # jobs of its submission that are under way, if that has AtMost
-    shorter: int = 0  # while a closing is announced: minutes of the longest job like it that a pilot takes
+    under_way: int = 0  # jobs of its submission that are under way, if that has AtMost
+    shorter_minutes: int = (
+        0  # while a closing is announced: CPUTime of the longest job like it that a pilot takes
+    )
     elsewhere: bool = False  # a pilot may take it where no closing is announced
     shut_hosts: ShutHosts = NONE_SHUT
     unreached: Mapping[QueueId, UnreachedPilots] = field(default_factory=dict)
@@ -331,7 +333,7 @@ class JobFacts(SnapshotFacts):
     def is_behind(self) -> bool:
         """Whether `AtMost` makes it wait for others of its submission; False if the first of them waits for its turn."""
         most = self.exclusions.key.at_most
-        room = most - self.taken
+        room = most - self.under_way
         if not most or self.turn.ahead < room:
             return False
         return room < 1 or self.put_behind(room - 1).reason not in STARTS_IN_TURN
@@ -353,10 +355,10 @@ class JobFacts(SnapshotFacts):
         """What `AtMost` makes it wait for, in words."""
         most, ahead = self.exclusions.key.at_most, self.turn.ahead
         before = f", and {counted(ahead, 'job')} before it" if ahead else ""
-        if self.taken >= most:
-            return f"until one of the {self.taken} under way ends{before}: AtMost = {most}"
-        if self.taken:
-            some = "1 is" if self.taken == 1 else f"{self.taken} are"
+        if self.under_way >= most:
+            return f"until one of the {self.under_way} under way ends{before}: AtMost = {most}"
+        if self.under_way:
+            some = "1 is" if self.under_way == 1 else f"{self.under_way} are"
             return f"until one of its submission ends{before}: AtMost = {most}, of which {some} under way"
         first = self.put_behind(0).reason
         which = (

@@ -93,7 +93,7 @@ _NO_TASK_QUEUE: Final = 0
 class QueueDecision(Struct, frozen=True, kw_only=True):
     """What an iteration decided about one CE queue."""
 
-    wanted: int  # pilots
+    pilots: int  # wanted there
     room: int  # free capacity for pilots
     left: int  # the same after its placements
     clamps: list[QueueClamp]  # those that bit
@@ -184,7 +184,7 @@ class RecordedIteration:
             QueueClamp(clamp=ClampName(name), before=before, after=after, limit=limit, text=str(text))
             for name, before, after, limit, text in room["clamps"]
         ]
-        return QueueDecision(wanted=room["wanted"], room=room["room"], left=_left(room), clamps=clamps)
+        return QueueDecision(pilots=room["wanted"], room=room["room"], left=_left(room), clamps=clamps)
 
     def gate(self, queue: QueueId) -> Gate:
         """What left a CE queue no free capacity."""

@@ -176,7 +176,7 @@ def _demand(facts: QueueFacts) -> QueueStep:
     if decided is None:
         text += "; the director did not consider this queue"
     else:
-        pilots, room = counted(decided.wanted, "pilot"), counted(decided.room, "pilot")
+        pilots, room = counted(decided.pilots, "pilot"), counted(decided.room, "pilot")
         text += (
             f"; {pilots} could have come here at its last iteration, and there was free capacity for {room}"
         )
@@ -307,7 +307,7 @@ def _director(facts: QueueFacts) -> answers.QueueDirector:
         decided_seconds_ago=facts.decided_age,
         iterated_seconds_ago=facts.iterated_age,
         considered=decided is not None,
-        wanted=None if decided is None else decided.wanted,
+        wanted=None if decided is None else decided.pilots,
         room=None if decided is None else decided.room,
         clamps=[] if decided is None else decided.clamps,
         placed=0 if iteration is None else iteration.placed(facts.place),

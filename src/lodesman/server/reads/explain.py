@@ -188,7 +188,7 @@ class Explainer:
     def _facts_of(self, tq_id: int, position: QueuePosition, held: Holding | None = None) -> JobFacts:
         key, requirements = self._read_key(tq_id)
         facts = self.job_facts(key, requirements, position, task_queue=tq_id, held=held)
-        return replace(facts, taken=taken_jobs(self.db).get(key.submission, 0) if key.at_most else 0)
+        return replace(facts, under_way=taken_jobs(self.db).get(key.submission, 0) if key.at_most else 0)
 
     def _read_key(self, tq_id: int) -> tuple[TaskQueueKey, Mapping[str, Any] | None]:
         key, _ = key_and_requirements(self.db, tq_id)
@@ -228,7 +228,7 @@ class Explainer:
             misfits=unfit,
             pilots=pilots,
             elsewhere=pilots.any_usable and self._elsewhere(config, mask, partial(usable, key)),
-            shorter=0 if pilots.any_usable else self._shorter(key, mask, usable),
+            shorter_minutes=0 if pilots.any_usable else self._shorter(key, mask, usable),
             unreached=self.keeper.pilots.unreached,
             shut_hosts=self.keeper.shut_hosts,
             snapshot=self.keeper.snapshot,
