@@ -73,11 +73,11 @@ def join(house, stamp):
 def test_every_reader_knows_a_closing_with_author_and_reason(house):
     done = close(house, until=5_000.0)
     assert (done.renewed, done.drained) == (False, ())
-    (found,) = mask(house).of(PLACE, house.clock)
+    (found,) = mask(house).closings_of(PLACE, house.clock)
     assert found == done.closing
     assert (found.closed_by, found.reason, found.since, found.until) == ("root", "power", 1_000.0, 5_000.0)
     house.restart()
-    assert mask(house).of(PLACE, house.clock) == (found,)
+    assert mask(house).closings_of(PLACE, house.clock) == (found,)
 
 
 def test_closing_again_changes_all_but_since_when(house):
@@ -94,7 +94,7 @@ def test_closing_again_changes_all_but_since_when(house):
 def test_one_whose_time_has_passed_begins_anew(house):
     close(house, until=1_100.0)
     house.clock = 1_100.0
-    assert mask(house).of(PLACE, house.clock) == ()
+    assert mask(house).closings_of(PLACE, house.clock) == ()
     done = close(house)
     assert (done.renewed, done.closing.since) == (False, 1_100.0)
 
@@ -350,7 +350,7 @@ def test_pilots_leave_a_minute_before_and_stay_when_it_is_over(house):
     assert pilot_by_id(house.reader, other).drain == 0
     assert join(house, sent(house)).drain == 1
     house.clock = 3_000.0
-    assert mask(house).of(PLACE, house.clock) == ()
+    assert mask(house).closings_of(PLACE, house.clock) == ()
     assert pilot in house.do(Change(tend_closings, house.live)).staying
     house.submit()
     assert len(house.claim(pilot)) == 1

@@ -42,21 +42,21 @@ def closing(site, ce="", queue="", **more):
 )
 def test_a_closing_closes_what_is_below_it_and_nothing_else(node, closed):
     mask = SiteMask([closing(*node)])
-    assert all(mask.of(place, 5.0) for place in closed)
+    assert all(mask.closings_of(place, 5.0) for place in closed)
     below = [place for place in QUEUES if place[: len(node)] == node]
-    assert [place for place in QUEUES if mask.of(place, 5.0)] == below
+    assert [place for place in QUEUES if mask.closings_of(place, 5.0)] == below
 
 
 def test_names_with_slashes_are_names():
     mask = SiteMask([closing("a", "b")])
-    assert mask.of(("a/b", "A", "A"), 1.0) == ()
+    assert mask.closings_of(("a/b", "A", "A"), 1.0) == ()
     assert str(closing("a/b", "c").node) == str(closing("a", "b/c").node) == "a/b/c"
 
 
 def test_it_opens_by_itself_at_its_time_and_not_before():
     mask = SiteMask([closing("A", until=10.0)])
-    assert mask.of(("A", "A", "A"), 9.999)
-    assert not mask.of(("A", "A", "A"), 10.0)
+    assert mask.closings_of(("A", "A", "A"), 9.999)
+    assert not mask.closings_of(("A", "A", "A"), 10.0)
     assert mask.closed(NUMBERS, 9.999)
     assert not mask.closed(NUMBERS, 10.0)
     assert mask.drained(9.999) is not None
@@ -67,7 +67,7 @@ def test_it_opens_by_itself_at_its_time_and_not_before():
 def test_all_closings_of_a_queue_are_listed_the_widest_first():
     queue = closing("A", "A", "A", reason="full", closed_by="ann", since=86_400.0, until=90_000.0)
     mask = SiteMask([queue, closing("A")])
-    assert mask.of(("A", "A", "A"), 1.0) == (closing("A"), queue)
+    assert mask.closings_of(("A", "A", "A"), 1.0) == (closing("A"), queue)
     assert mask.reason(("A", "A", "A"), 1.0) == (
         "closed by root since 1970-01-01 00:00 UTC: disk broken; "
         "closed by ann since 1970-01-02 00:00 UTC until 1970-01-02 01:00 UTC: full"
@@ -89,8 +89,8 @@ def test_pilots_stay_only_if_every_closing_lets_them():
 
 def test_a_pilot_of_no_known_queue_leaves_with_its_site():
     mask = SiteMask([closing("A")])
-    assert mask.of(("A", "", ""), 1.0) == (closing("A"),)
-    assert mask.of(("", "", ""), 1.0) == ()
+    assert mask.closings_of(("A", "", ""), 1.0) == (closing("A"),)
+    assert mask.closings_of(("", "", ""), 1.0) == ()
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_what_concerns_what(mine, theirs, concerned):
 
 def test_nothing_is_closed():
     mask = SiteMask()
-    assert mask.of(("A", "A", "A"), 1.0) == ()
+    assert mask.closings_of(("A", "A", "A"), 1.0) == ()
     assert mask.hits(NUMBERS, -1, 1.0) == []
     assert mask.closed(NUMBERS, 1.0) == 0
     assert mask.drained(1.0) is None
@@ -123,7 +123,7 @@ def test_an_announced_closing_shuts_out_pilots_that_could_still_run_and_opens_by
     place, later = ("A", "A", "A"), closing("A", begins=1_000.0, until=2_000.0)
     mask = SiteMask([later])
     found = {
-        (now, life): bool(mask.shutting_out(place, now, life))
+        (now, life): bool(mask.closings_shutting_out(place, now, life))
         for now in (0.0, 399.0, 401.0, 1_000.0, 1_999.0, 2_000.0)
         for life in (0, 600)
     }
@@ -132,7 +132,7 @@ def test_an_announced_closing_shuts_out_pilots_that_could_still_run_and_opens_by
         (1_000.0, 0): True, (1_000.0, 600): True, (1_999.0, 0): True, (1_999.0, 600): True,
         (2_000.0, 0): False, (2_000.0, 600): False,
     }  # fmt: skip
-    assert [bool(mask.of(place, now)) for now in (999.0, 1_000.0, 2_000.0)] == [False, True, False]
+    assert [bool(mask.closings_of(place, now)) for now in (999.0, 1_000.0, 2_000.0)] == [False, True, False]
     assert [mask.drained(now) is not None for now in (939.0, 940.0, 1_999.0, 2_000.0)] == [
         False, True, True, False,
     ]  # fmt: skip
@@ -146,7 +146,7 @@ def test_the_queues_that_it_shuts_out_are_the_same_as_bits():
     for now in (0.0, 500.0, 1_000.0):
         closed = mask.closed(NUMBERS, now, lives)
         assert {bit for bit in NUMBERS if closed >> bit & 1} == {
-            bit for bit, queue in NUMBERS.items() if mask.shutting_out(queue, now, lives[bit])
+            bit for bit, queue in NUMBERS.items() if mask.closings_shutting_out(queue, now, lives[bit])
         }
 
 
@@ -184,7 +184,7 @@ def test_masks_of_queues_agree_with_each_queue(found, now):
     closed, drained = mask.closed(NUMBERS, now), mask.drained(now)
     for bit, place in enumerate(QUEUES):
         by_hand = [one for one in found if one.concerns(place) and (one.until is None or now < one.until)]
-        assert by_node(mask.of(place, now)) == by_node(by_hand)
+        assert by_node(mask.closings_of(place, now)) == by_node(by_hand)
         assert bool(closed >> bit & 1) is bool(by_hand) is bool(mask.reason(place, now))
         assert by_node(one for one, _ in mask.hits(NUMBERS, 1 << bit, now)) == by_node(by_hand)
         leaves = any(not one.keep_pilots for one in by_hand)

@@ -40,7 +40,7 @@ class World:
         return tq_id
 
     def draw(self, request=REQUEST):
-        queue = self.lottery.draw(self.views.of(request), numbers_of(request), self.rng)
+        queue = self.lottery.draw(self.views.view_of(request), numbers_of(request), self.rng)
         return None if queue is None else queue.tq_id
 
     def draws(self, request=REQUEST, times=DRAWS):
@@ -306,7 +306,7 @@ def shut_but(world, kept):
 
 
 def drawn_past(world, shut, times=DRAWS):
-    view, numbers = world.views.of(REQUEST), numbers_of(REQUEST)
+    view, numbers = world.views.view_of(REQUEST), numbers_of(REQUEST)
     return Counter(world.lottery.draw(view, numbers, world.rng, shut).tq_id for _ in range(times))
 
 
@@ -342,7 +342,7 @@ def test_a_group_without_share_is_served_when_limits_shut_all_others():
 def test_nothing_is_drawn_where_limits_shut_all():
     world = World()
     world.put()
-    view = world.views.of(REQUEST)
+    view = world.views.view_of(REQUEST)
     assert world.lottery.draw(view, numbers_of(REQUEST), world.rng, shut_but(world, ())) is None
 
 

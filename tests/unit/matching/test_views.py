@@ -24,7 +24,7 @@ class Watched:
         self.index = Index()
         self.lottery = Lottery(self.index)
         self.request = request
-        self.view = Views(self.index).of(request)
+        self.view = Views(self.index).view_of(request)
         self.next_id = 0
 
     def put(self, **changes):
@@ -33,7 +33,7 @@ class Watched:
         return self.next_id
 
     def seen(self):
-        ballot = self.lottery.look(self.view)
+        ballot = self.lottery.find_ballot(self.view)
         return {
             queue.tq_id
             for group in ballot.groups
@@ -102,7 +102,7 @@ def test_the_mask_of_a_vanished_group_is_not_taken_for_that_of_a_new_one(watched
 
 def test_numbers_are_asked_anew_each_time(watched):
     small, large = watched.put(memory_mb=500), watched.put(memory_mb=2000)
-    (group,) = watched.lottery.look(watched.view).groups
+    (group,) = watched.lottery.find_ballot(watched.view).groups
     assert {queue.tq_id for queue in group.queues(watched.view.mask(group, [1, 1000, 0]))} == {small}
     assert {queue.tq_id for queue in group.queues(watched.view.mask(group, [1, 4000, 0]))} == {small, large}
     assert watched.view.mask(group, [0, 4000, 0]) == 0
@@ -110,7 +110,7 @@ def test_numbers_are_asked_anew_each_time(watched):
 
 def test_a_node_too_small_for_anything_leaves_the_masks_alone(watched):
     watched.put(memory_mb=500)
-    (group,) = watched.lottery.look(watched.view).groups
+    (group,) = watched.lottery.find_ballot(watched.view).groups
     assert watched.view.mask(group, [1, 100, 0]) == 0
     assert watched.view._seen == [0]
     assert watched.view.mask(group, [1, 500, 0]) == 1
@@ -136,9 +136,9 @@ def test_long_random_life_of_an_index():
 
 def test_requests_alike_but_for_numbers_and_names_of_queues_share_a_view():
     views = Views(Index())
-    one = views.of(REQUEST)
-    assert views.of(replace(REQUEST, cores=8, memory_mb=1, norm_cpu_seconds=77, queue="short")) is one
-    assert views.of(replace(REQUEST, site="B")) is not one
+    one = views.view_of(REQUEST)
+    assert views.view_of(replace(REQUEST, cores=8, memory_mb=1, norm_cpu_seconds=77, queue="short")) is one
+    assert views.view_of(replace(REQUEST, site="B")) is not one
     assert len(views._young.keys() | views._old.keys()) == 2
 
 
@@ -153,7 +153,7 @@ def test_requests_alike_but_for_numbers_and_names_of_queues_share_a_view():
 )  # fmt: skip
 def test_every_attribute_of_a_mask_distinguishes_views(changes):
     views = Views(Index())
-    assert views.of(REQUEST) is not views.of(replace(REQUEST, **changes))
+    assert views.view_of(REQUEST) is not views.view_of(replace(REQUEST, **changes))
 
 
 def pools(count, first=0):
@@ -163,23 +163,23 @@ def pools(count, first=0):
 
 def test_few_pools_are_distinguished_by_value():
     views = Views(Index())
-    assert views.of(replace(REQUEST, submit_pools=pools(3))) is views.of(
+    assert views.view_of(replace(REQUEST, submit_pools=pools(3))) is views.view_of(
         replace(REQUEST, submit_pools=pools(3))
     )
 
 
 def test_many_pools_are_distinguished_by_their_version():
     views = Views(Index())
-    one = views.of(replace(REQUEST, submit_pools=pools(300), pools_version=1))
-    assert views.of(replace(REQUEST, submit_pools=pools(300), pools_version=1, cores=3)) is one
-    assert views.of(replace(REQUEST, submit_pools=pools(300, 1), pools_version=2)) is not one
+    one = views.view_of(replace(REQUEST, submit_pools=pools(300), pools_version=1))
+    assert views.view_of(replace(REQUEST, submit_pools=pools(300), pools_version=1, cores=3)) is one
+    assert views.view_of(replace(REQUEST, submit_pools=pools(300, 1), pools_version=2)) is not one
 
 
 def test_many_pools_without_a_version_are_distinguished_by_value():
     views = Views(Index())
-    one = views.of(replace(REQUEST, submit_pools=pools(300)))
-    assert views.of(replace(REQUEST, submit_pools=pools(300), cores=3)) is one
-    assert views.of(replace(REQUEST, submit_pools=pools(300, 1))) is not one
+    one = views.view_of(replace(REQUEST, submit_pools=pools(300)))
+    assert views.view_of(replace(REQUEST, submit_pools=pools(300), cores=3)) is one
+    assert views.view_of(replace(REQUEST, submit_pools=pools(300, 1))) is not one
 
 
 @pytest.mark.parametrize("versions", [True, False])
@@ -192,10 +192,10 @@ def test_lists_that_are_gone_are_not_mistaken_for_new_ones(versions):
     views = Views(index)
     for first in range(150):
         request = replace(REQUEST, submit_pools=pools(20, first), pools_version=first if versions else None)
-        view = views.of(request)
+        view = views.view_of(request)
         found = {
             queue.tq_id
-            for group in lottery.look(view).groups
+            for group in lottery.find_ballot(view).groups
             for queue in group.queues(view.mask(group, numbers_of(request)))
         }
         assert found == {n for n in range(200) if first <= n < first + 20}
@@ -204,12 +204,12 @@ def test_lists_that_are_gone_are_not_mistaken_for_new_ones(versions):
 @pytest.mark.slow
 def test_views_are_dropped_when_not_used():
     views = Views(Index())
-    first = views.of(REQUEST)
+    first = views.view_of(REQUEST)
     for n in range(3 * _VIEWS_AT_MOST):
-        views.of(replace(REQUEST, site=f"S{n}"))
+        views.view_of(replace(REQUEST, site=f"S{n}"))
         if n % 100 == 0:
-            assert views.of(REQUEST) is first
+            assert views.view_of(REQUEST) is first
     assert len(views._young.keys() | views._old.keys()) <= 2 * _VIEWS_AT_MOST
     for n in range(3 * _VIEWS_AT_MOST):
-        views.of(replace(REQUEST, site=f"T{n}"))
-    assert views.of(REQUEST) is not first
+        views.view_of(replace(REQUEST, site=f"T{n}"))
+    assert views.view_of(REQUEST) is not first

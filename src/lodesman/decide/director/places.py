@@ -42,7 +42,7 @@ class ServedTaskQueues:
         self._any = table.full ^ mask_of(table.pools)
         self._known: dict[int, int] = {}
 
-    def by(self, queue_id: QueueId) -> int:
+    def mask_of(self, queue_id: QueueId) -> int:
         """Their mask."""
         place = self._serving.bit(queue_id)
         if place is None:

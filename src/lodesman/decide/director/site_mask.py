@@ -49,21 +49,25 @@ class SiteMask:
         """Those that hold or are announced, by site, CE and queue."""
         return (closing for closing in self.closings if not closing.is_over(now))
 
-    def of(self, node: NodePath, now: float) -> tuple[Closing, ...]:
+    def closings_of(self, node: NodePath, now: float) -> tuple[Closing, ...]:
         """What closes a site, CE or queue, the widest first; () if it is open."""
         return tuple(closing for closing in self._around(node) if closing.holds(now))
 
-    def ahead(self, node: NodePath, now: float) -> tuple[Closing, ...]:
+    def closings_ahead(self, node: NodePath, now: float) -> tuple[Closing, ...]:
         """What is going to close a site, CE or queue, the widest first."""
         return tuple(closing for closing in self._around(node) if closing.is_ahead(now))
 
-    def shutting_out(self, node: NodePath, now: float, life_seconds: float) -> tuple[Closing, ...]:
+    def closings_shutting_out(self, node: NodePath, now: float, life_seconds: float) -> tuple[Closing, ...]:
         """What lets no pilot that lives so long (0: any time) be sent to a queue, the widest first."""
         return tuple(closing for closing in self._around(node) if closing.shuts_out(now, life_seconds))
 
     def reason(self, node: NodePath, now: float, life_seconds: float | None = None) -> str:
         """What closes a site, CE or queue (for pilots that live so long), in words; '' if it is open."""
-        closings = self.of(node, now) if life_seconds is None else self.shutting_out(node, now, life_seconds)
+        closings = (
+            self.closings_of(node, now)
+            if life_seconds is None
+            else self.closings_shutting_out(node, now, life_seconds)
+        )
         return "; ".join(closing.text_at(now) for closing in closings)
 
     def drains(self, node: NodePath, now: float) -> Closing | None:

@@ -67,7 +67,7 @@ class Lottery:
         self.shares = dict(shares)
         self._index.version += 1
 
-    def look(self, view: View) -> Ballot:
+    def find_ballot(self, view: View) -> Ballot:
         """The ballot of a view, made anew if groups or shares changed."""
         index = self._index
         if view.version != index.version:
@@ -90,7 +90,7 @@ class Lottery:
         shared: SharedSlot | None = None,
     ) -> IndexedQueue | None:
         """One eligible task queue; None only if there is none. `shared`: if jobs are packed."""
-        ballot = self.look(view)
+        ballot = self.find_ballot(view)
         draw = rng.random
         shortlist = view.shortlist
         if (
@@ -115,7 +115,7 @@ class Lottery:
 
     def competing(self, view: View, numbers: Sequence[int], shut: ShutSlots = NONE_SHUT) -> str:
         """The groups among which the next draw chooses, with their weights, as JSON."""
-        ballot = self.look(view)
+        ballot = self.find_ballot(view)
         groups = _eligible(view, numbers, shut)
         before, text = ballot.competed
         if groups != before:
@@ -158,7 +158,7 @@ def _draw_group(
         return None
     cumulative = shortlist.cumulative
     group = groups[bisect(cumulative, draw() * cumulative[-1], 0, len(groups) - 1)]
-    eligible = view.find(group, shortlist.numbers, shut)
+    eligible = view.find_slots(group, shortlist.numbers, shut)
     return _draw_in(group, eligible.mask, draw, eligible, shared)
 
 

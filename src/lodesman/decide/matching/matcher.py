@@ -73,7 +73,7 @@ class Matcher:
         their shares, as JSON. `left`: what the resource has left, if less than it presents; `place`: where it is, if
         its host is known.
         """
-        view = self._views.of(request)
+        view = self._views.view_of(request)
         numbers, shared = left or _ALL_LEFT
         numbers = numbers or numbers_of(request)
         index = self.index
@@ -104,9 +104,9 @@ class Matcher:
 
     def eligible(self, request: ResourceRequest, host: str = "") -> list[int]:
         """The ids of all task queues that a request may draw from now. Not fast."""
-        view = self._views.of(request)
+        view = self._views.view_of(request)
         numbers = numbers_of(request)
-        ballot = self.lottery.look(view)
+        ballot = self.lottery.find_ballot(view)
         shut = self.index.limits.shut_slots(place_of(request, host))
         return [
             queue.tq_id
@@ -116,9 +116,9 @@ class Matcher:
 
     def chances(self, request: ResourceRequest, host: str = "") -> Chances:
         """How much a resource may draw from now."""
-        view = self._views.of(request)
+        view = self._views.view_of(request)
         numbers = numbers_of(request)
-        ballot = self.lottery.look(view)
+        ballot = self.lottery.find_ballot(view)
         place = place_of(request, host)
         shut = self.index.limits.shut_slots(place)
         of_vo = elsewhere = 0

@@ -143,7 +143,7 @@ class DelayRules:
         for limit in self.known:
             self._of_path.setdefault(limit.path, []).append(limit)
 
-    def of(self, key: TaskQueueKey, place: RunPlace) -> Iterator[PlaceLimit]:
+    def delays_at(self, key: TaskQueueKey, place: RunPlace) -> Iterator[PlaceLimit]:
         """The delays that concern the jobs of a task queue there."""
         for path in (NodePath(place.site), NodePath(place.site, place.ce)):
             for delay in self._of_path.get(path, ()):
@@ -176,13 +176,13 @@ class Delays:
     def begin(self, key: TaskQueueKey, place: RunPlace) -> None:
         """Begin the delays of a job that starts."""
         if self.rules.known:
-            for delay in self.rules.of(key, place):
+            for delay in self.rules.delays_at(key, place):
                 self.shut_until(delay, self.ticks() + delay.number)
 
     def undo_begin(self, key: TaskQueueKey, place: RunPlace) -> None:
         """Undo `begin`."""
         if self._until:
-            for delay in self.rules.of(key, place):
+            for delay in self.rules.delays_at(key, place):
                 self._open(delay)
 
     def start_all(self) -> None:

@@ -124,7 +124,7 @@ class View:
             mask &= self._masks[number]
         return mask
 
-    def find(self, group: GroupIndex, numbers: Sequence[int], shut: ShutSlots) -> EligibleSlots:
+    def find_slots(self, group: GroupIndex, numbers: Sequence[int], shut: ShutSlots) -> EligibleSlots:
         """The same, remembered while nothing opens, closes or arrives."""
         closed = shut[group.number]
         slots = self._found[group.number]
@@ -152,7 +152,7 @@ class Views:
         self._young: dict[Any, View] = {}
         self._old: dict[Any, View] = {}
 
-    def of(self, request: ResourceRequest) -> View:
+    def view_of(self, request: ResourceRequest) -> View:
         """The view of what the request describes."""
         pools = request.submit_pools
         version = None if len(pools) <= _SHORT else request.pools_version

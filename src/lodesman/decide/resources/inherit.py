@@ -58,12 +58,12 @@ def effective_params(
     """Every parameter of a node for a VO, by folded name. Raises KeyError for a node that is not there."""
     site = tree.sites[node.site]
     inheritance = _Inheritance(tree, vo, types or TypeTable())
-    params = inheritance.of(site, {}, 0)
+    params = inheritance.params_of(site, {}, 0)
     if node.ce:
         ce = site.children[node.ce]
-        params = inheritance.of_ce(ce, site, params)
+        params = inheritance.params_of_ce(ce, site, params)
         if node.queue:
-            params = inheritance.of(ce.children[node.queue], params, 2)
+            params = inheritance.params_of(ce.children[node.queue], params, 2)
     return params
 
 
@@ -73,11 +73,11 @@ def all_queues(
     """Every queue with its parameters; siblings share the values they inherit."""
     inheritance = _Inheritance(tree, vo, types)
     for site in tree.sites.values():
-        of_site = inheritance.of(site, {}, 0)
+        of_site = inheritance.params_of(site, {}, 0)
         for ce in site.children.values():
-            of_ce = inheritance.of_ce(ce, site, of_site)
+            of_ce = inheritance.params_of_ce(ce, site, of_site)
             for queue in ce.children.values():
-                yield QueueId(site.name, ce.name, queue.name), inheritance.of(queue, of_ce, 2)
+                yield QueueId(site.name, ce.name, queue.name), inheritance.params_of(queue, of_ce, 2)
 
 
 class _Inheritance:
@@ -88,7 +88,7 @@ class _Inheritance:
         self._vo = vo
         self._types = types
 
-    def of(self, node: Node, above: EffectiveParams, depth: int) -> EffectiveParams:
+    def params_of(self, node: Node, above: EffectiveParams, depth: int) -> EffectiveParams:
         """The parameters of a node, `Site` among them, under one whose parameters are `above`."""
         own, overlay, name = _LEVELS[depth]
         params = dict(above)
@@ -108,15 +108,15 @@ class _Inheritance:
             self._lay(params, node, overlay, self._vo)
         return params
 
-    def of_ce(self, ce: Node, site: Node, of_site: EffectiveParams) -> EffectiveParams:
+    def params_of_ce(self, ce: Node, site: Node, of_site: EffectiveParams) -> EffectiveParams:
         """The parameters of a CE, with the defaults beneath those of its site."""
         tree = self._tree
-        untyped = self.of(ce, self._over_defaults({Level.DEFAULT: tree.ce_defaults}, site, of_site), 1)
+        untyped = self.params_of(ce, self._over_defaults({Level.DEFAULT: tree.ce_defaults}, site, of_site), 1)
         of_type = tree.ce_types.get(_ce_type(untyped)) if tree.ce_types else None
         if of_type is None:
             return untyped
         defaults = {Level.DEFAULT: tree.ce_defaults, Level.CE_TYPE: of_type}
-        return self.of(ce, self._over_defaults(defaults, site, of_site), 1)
+        return self.params_of(ce, self._over_defaults(defaults, site, of_site), 1)
 
     def _over_defaults(
         self, defaults: Mapping[Level, Node], site: Node, of_site: EffectiveParams
@@ -124,7 +124,7 @@ class _Inheritance:
         params: EffectiveParams = {}
         for level, node in defaults.items():
             self._lay(params, node, level)
-        return self.of(site, params, 0) if params else of_site
+        return self.params_of(site, params, 0) if params else of_site
 
     def _lay(self, params: EffectiveParams, node: Node, level: Level, vo: str = "") -> None:
         """Put one layer of a node over what lies beneath."""

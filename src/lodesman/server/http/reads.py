@@ -179,7 +179,7 @@ async def _queues(side: ReadSide, request: Request[asks.QueuesQuery, Nothing]) -
     vo = vo_of(request.query.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
     mask, now = side.keeper.mask(side.db), side.clock()
     rows = list_queues(
-        side.db, side.policy, vo, closed_by=lambda place: mask.shutting_out(place, now, 0), now=now,
+        side.db, side.policy, vo, closed_by=lambda place: mask.closings_shutting_out(place, now, 0), now=now,
         pilots_of=own_vo(request.who), origin=request.query.origin and sees_all(request.who),
     )  # fmt: skip
     query = request.query
@@ -288,7 +288,7 @@ async def _metrics(side: ReadSide, request: Request[Nothing, Nothing]) -> Respon
     hot = {} if vo else asdict(await side.ask_hot(inner_calls.HOT_METRICS, Nothing()))
     upkeep = side.upkeep().of_queues(queues) if vo else side.upkeep()
     mask, now = side.keeper.mask(side.db), side.clock()
-    closed = sum(1 for queue in queues if mask.of(queue, now))
+    closed = sum(1 for queue in queues if mask.closings_of(queue, now))
     text = render_metrics(database, hot, upkeep, closed_queues=closed)
     return Response(text, media_type=METRICS_TYPE.decode())
 

@@ -301,7 +301,7 @@ class Explainer:
     def _closings_in_time(self, facts: PilotFacts, now: PilotNow, fitting: int) -> Sequence[Closing]:
         """Announced closings without which more task queues would fit a pilot."""
         row = facts.row
-        closings = self.keeper.mask(self.db).ahead(QueueId(row.site, row.ce, row.queue), self.now)
+        closings = self.keeper.mask(self.db).closings_ahead(QueueId(row.site, row.ce, row.queue), self.now)
         stored = next(iter(pilots_by_id(self.db, [row.id])), None) if closings else None
         if stored is None:
             return ()
@@ -366,10 +366,10 @@ class Explainer:
             live=Counter(state for state, _ in read.pilots_of_queue(self.db, place, pilots_of)),
             sent=read.last_sent(self.db, place, self.now, among=CONSIDERED, most=_LATELY, vo=pilots_of),
             unreached=self.keeper.pilots.unreached.get(place),
-            closings=mask.of(place, self.now)
+            closings=mask.closings_of(place, self.now)
             if offer is None
-            else mask.shutting_out(place, self.now, offer.life_seconds),
-            announced=mask.ahead(place, self.now),
+            else mask.closings_shutting_out(place, self.now, offer.life_seconds),
+            announced=mask.closings_ahead(place, self.now),
             full=frozenset(tq_id for tq_id, key, _ in self.keeper.snapshot.waiting if key.at_most)
             - {tq_id for tq_id, _, _ in self.keeper.startable},
             snapshot=self.keeper.snapshot,
