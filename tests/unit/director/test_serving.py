@@ -25,20 +25,20 @@ def members(mask: int) -> set[int]:
 def test_a_queue_that_no_pool_speaks_of_serves_none(pools):
     found = pools({A: 0}, {"one": [A]})
     table = KeyTable({1: key_of("one"), 2: key_of("")})
-    assert ServedTaskQueues(table, found).mask_of(B) == 1 << table.bit(2)
+    assert ServedTaskQueues(table, found).served_at(B) == 1 << table.bit(2)
 
 
 def test_without_pools_only_task_queues_without_one_are_served():
     table = KeyTable({1: key_of("one"), 2: key_of(""), 3: key_of("two")})
-    assert ServedTaskQueues(table, PoolMap()).mask_of(A) == 1 << table.bit(2)
-    assert ServedTaskQueues(KeyTable(), PoolMap()).mask_of(A) == 0
+    assert ServedTaskQueues(table, PoolMap()).served_at(A) == 1 << table.bit(2)
+    assert ServedTaskQueues(KeyTable(), PoolMap()).served_at(A) == 0
 
 
 def test_a_dropped_task_queue_is_served_by_no_pilot(pools):
     table = KeyTable({1: key_of("one"), 2: key_of("one", owner="bob")})
     table.drop(1)
     found = pools({A: 0}, {"one": [A]})
-    assert ServedTaskQueues(table, found).mask_of(A) == table.full == 1 << table.bit(2)
+    assert ServedTaskQueues(table, found).served_at(A) == table.full == 1 << table.bit(2)
 
 
 NAMES = ["p1", "p2", "p3", "gone", ""]
@@ -63,4 +63,4 @@ def test_rows_and_columns_are_one_table(pools, numbers, queues, asked, dropped):
             tq_id for tq_id, pool in enumerate(asked)
             if tq_id in table._bits and (not pool or one in queues.get(pool, ()))
         }  # fmt: skip
-        assert {table.tq_id(bit) for bit in members(by_queue.mask_of(one))} == wanted
+        assert {table.tq_id(bit) for bit in members(by_queue.served_at(one))} == wanted

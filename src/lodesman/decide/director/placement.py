@@ -62,7 +62,7 @@ class OrderOutcome:
     order: PilotOrder
     placed: int
     refused: tuple[RefusedQueues, ...] = ()
-    asked: OrderAtSites | None = field(default=None, compare=False, repr=False)
+    at_sites: OrderAtSites | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class PlacementResult:
     placements: tuple[Placement, ...]
     outcomes: tuple[OrderOutcome, ...]
     rooms: Mapping[QueueId, Room]  # at the start
-    left: Mapping[QueueId, int]
+    left: Mapping[QueueId, int]  # at the end
     places: Places = field(compare=False, repr=False)
 
     @property
@@ -96,8 +96,8 @@ class PlacementResult:
     def _reasons(self, kind: RefusalKind, bit: int, outcome: OrderOutcome) -> tuple[Reason, ...]:
         if kind is RefusalKind.INELIGIBLE:
             return self.places.reasons(bit, outcome.order)
-        if kind in {RefusalKind.UNMATCHED, RefusalKind.NOT_ADMITTED} and outcome.asked is not None:
-            words = outcome.asked.refusal(self.places.queues[bit].queue_id.site, bit)
+        if kind in {RefusalKind.UNMATCHED, RefusalKind.NOT_ADMITTED} and outcome.at_sites is not None:
+            words = outcome.at_sites.refusal(self.places.queues[bit].queue_id.site, bit)
             return (Reason("site_ad", words),) if words else ()
         return ()
 
@@ -109,8 +109,8 @@ class _Seeker:
     order: PilotOrder
     eligible: Mask
     unmatched: Mask = 0  # queues that only their sites exclude
-    asked: OrderAtSites | None = None  # what the order finds at sites
-    taken: Counter[int] = field(default_factory=Counter)
+    at_sites: OrderAtSites | None = None  # what the order finds at sites
+    placed: Counter[int] = field(default_factory=Counter)  # by queue
     used: Mask = 0  # where its pilots are
     shut_out: Mask = 0  # where one was not admitted
 
@@ -119,7 +119,9 @@ class _Seeker:
         eligible = places.eligible(order)
         at_sites = sites.request(order) if eligible else None
         refusing = 0 if at_sites is None else at_sites.refusing
-        return cls(order=order, eligible=eligible & ~refusing, unmatched=eligible & refusing, asked=at_sites)
+        return cls(
+            order=order, eligible=eligible & ~refusing, unmatched=eligible & refusing, at_sites=at_sites
+        )
 
 
 class _Seats:
@@ -136,7 +138,7 @@ class _Seats:
         self.rooms = rooms
         self._queues = queues
         self._budgets = budgets
-        self._spare = spare
+        self._spare = spare  # submissions that each pool takes beyond the first of each order
         # What each queue would still take; and of these, how many pilots would start at once.
         self.left = Tally({bit: room.room for bit, room in rooms.items()})
         self._at_once = Tally({bit: min(room.room, free_slots(queues[bit])) for bit, room in rooms.items()})
@@ -154,7 +156,7 @@ class _Seats:
         bit = self._draw(free, seeker, rng)
         if bit is None:
             return
-        seeker.taken[bit] += 1
+        seeker.placed[bit] += 1
         if not seeker.used >> bit & 1:
             self._spare[pool] -= bool(seeker.used)
             seeker.used |= 1 << bit
@@ -168,7 +170,7 @@ class _Seats:
 
     def _draw(self, free: Mask, seeker: _Seeker, rng: Random) -> int | None:
         """One of the queues, of the best sites, where the pilot is admitted now."""
-        at_sites = seeker.asked
+        at_sites = seeker.at_sites
         while free:
             best = free if at_sites is None else at_sites.drawn(at_sites.best(free), rng)
             # A pilot that would start at once is better than one that waits, where slots are known.
@@ -204,11 +206,11 @@ def place(
             Placement(
                 order=seeker.order,
                 queue_id=queue_id,
-                count=seeker.taken[bit],
+                count=seeker.placed[bit],
                 request=places.request(bit, seeker.order),
             )
             for seeker in seekers
-            for queue_id, bit in sorted((places.queues[bit].queue_id, bit) for bit in seeker.taken)
+            for queue_id, bit in sorted((places.queues[bit].queue_id, bit) for bit in seeker.placed)
         ),
         outcomes=tuple(_outcomes(seekers, places, seats)),
         rooms={queue.queue_id: seats.rooms[bit] for bit, queue in places.queues.items()},
@@ -262,7 +264,7 @@ def _cut_by_gates(
 def _outcomes(seekers: Sequence[_Seeker], places: Places, seats: _Seats) -> Iterator[OrderOutcome]:
     for seeker in seekers:
         order, mask = seeker.order, seeker.eligible
-        placed = seeker.taken.total()
+        placed = seeker.placed.total()
         served, of_vo = places.of_pool(order.pool), places.of_vo(order.key.vo)
         refusing, shut = places.refusing(order), places.shut_for(order.identity.account)
         refused = _refused(
@@ -281,7 +283,7 @@ def _outcomes(seekers: Sequence[_Seeker], places: Places, seats: _Seats) -> Iter
                 (RefusalKind.NOT_ADMITTED, has_room & shut_out),
                 (RefusalKind.POOL_FULL, has_room & ~shut_out),
             )
-        yield OrderOutcome(order=order, placed=placed, refused=refused, asked=seeker.asked)
+        yield OrderOutcome(order=order, placed=placed, refused=refused, at_sites=seeker.at_sites)
 
 
 def _refused(*answers: tuple[RefusalKind, int]) -> tuple[RefusedQueues, ...]:

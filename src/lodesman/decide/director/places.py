@@ -29,7 +29,7 @@ class PoolServing(Protocol):
 
 
 class ServedTaskQueues:
-    """The task queues that a queue may serve as far as SubmitPools go."""
+    """Task queues by the queues that may serve them, as far as SubmitPools go."""
 
     __slots__ = ("_any", "_known", "_rows", "_serving")
 
@@ -42,8 +42,8 @@ class ServedTaskQueues:
         self._any = table.full ^ mask_of(table.pools)
         self._known: dict[int, int] = {}
 
-    def mask_of(self, queue_id: QueueId) -> int:
-        """Their mask."""
+    def served_at(self, queue_id: QueueId) -> int:
+        """The task queues that a queue may serve."""
         place = self._serving.bit(queue_id)
         if place is None:
             return self._any
@@ -89,7 +89,7 @@ class Places:
         serving: PoolServing,
         limited: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
-        self._limited = limited
+        self._limited = limited  # by task queue, the queues where limits keep its jobs from starting
         self.queues = {queue.bit: queue for queue in queues}
         self.full = mask_of(self.queues)
         self._serving = serving

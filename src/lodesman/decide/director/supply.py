@@ -197,7 +197,7 @@ class _Ledger:
         request = group.request
         mask = self._usable.get(request)
         if mask is None:
-            served = self._served.mask_of(QueueId(request.site, request.ce, request.queue))
+            served = self._served.served_at(QueueId(request.site, request.ce, request.queue))
             mask = self._usable[request] = self._table.narrow_served(served, request)
         barred = [self._table.bit(tq_id) for tq_id in group.barred if tq_id in self.counted]
         return mask & ~mask_of(barred) if barred else mask
