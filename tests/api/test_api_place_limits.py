@@ -9,8 +9,8 @@ from tests.api.conftest import RESOURCES
 from tests.api.test_api_quotas import ids, parked, used
 
 from lodesman.decide.resources import load_resources
+from lodesman.server.live.leases import open_due_delays
 from lodesman.server.live.rules import use_policy
-from lodesman.server.live.upkeep import open_due_delays
 from lodesman.server.writer.live import WriterState
 from lodesman.server.writer.quotas import QuotaRules
 from lodesman.wire import inner_calls

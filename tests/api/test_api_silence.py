@@ -3,7 +3,7 @@
 import pytest
 
 from lodesman.base.errors import Unavailable
-from lodesman.server.live.upkeep import look_at_clock
+from lodesman.server.live.leases import look_at_clock
 from lodesman.server.store.journal import Change
 from lodesman.server.writer.report import note_heartbeat, note_silence
 

@@ -15,8 +15,8 @@ from lodesman.decide.matching.task_queue import key_from_json
 from lodesman.server.http.dispatch import Endpoint, Request, serves
 from lodesman.server.http.pilots import pools_of_queues
 from lodesman.server.live.core import Core
+from lodesman.server.live.leases import follow_closings
 from lodesman.server.live.rules import change_limits, use_usage
-from lodesman.server.live.upkeep import follow_closings
 from lodesman.server.store.accounting import add_usage
 from lodesman.server.store.audit import append_entries
 from lodesman.server.store.director import insert_iteration, put_breakers
@@ -75,14 +75,6 @@ async def _prepare_pilots(
     stored = await core.commands.run(Change(prepare_pilots, core.live, request.body))
     core.inhabited.forget()
     return service.PreparedCount(len(stored))
-
-
-@serves(inner_calls.UNBIND)
-async def _unbind(core: Core, request: Request[Nothing, service.UnbindOrder]) -> service.RescuedCount:
-    order = request.body
-    return service.RescuedCount(
-        await core.commands.run(Change(unbind, core.live, order.pilots, order.reason))
-    )
 
 
 @serves(inner_calls.PILOTS_ORDERED)
@@ -225,6 +217,11 @@ def _posts(
 
 _pilots_submitted = _posts(
     inner_calls.PILOTS_SUBMITTED, lambda core, outcomes: Change(pilots_submitted, core.live, outcomes)
+)
+_unbind = _posts(
+    inner_calls.UNBIND,
+    lambda core, order: Change(unbind, core.live, order.pilots, order.reason),
+    service.RescuedCount,
 )
 _pilots_seen = _posts(inner_calls.PILOTS_SEEN, lambda _, seen: Change(set_seen_there, seen))
 _reasons = _posts(inner_calls.REASONS, lambda _, body: Change(store_reasons, body.changed, body.facts_at))

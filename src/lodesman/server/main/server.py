@@ -22,9 +22,8 @@ from lodesman.server.engines.isolation import Isolation
 from lodesman.server.engines.local import LocalBackend
 from lodesman.server.http.hot import HotApp, InnerApp, ask_verifier, forward
 from lodesman.server.live.core import Core
-from lodesman.server.live.leases import Leases
+from lodesman.server.live.leases import Leases, look_at_clock, mend_strays, open_due_delays
 from lodesman.server.live.pulse import Pulse
-from lodesman.server.live.upkeep import look_at_clock, mend_strays, open_due_delays
 from lodesman.server.main import bootstrap
 from lodesman.server.main.backends import END_SECONDS, end_pilots
 from lodesman.server.main.bootstrap import Load, OpenPort
