@@ -13,6 +13,7 @@ from lodesman.decide.director.hosts import (
     WINDOW_S,
     Failure,
     HostTrial,
+    after_probe,
     failed_at_once,
     failing_sites,
     find_cleared_jobs,
@@ -25,6 +26,7 @@ from lodesman.decide.director.hosts import (
     shut_by_fault,
     shut_host,
     shut_with_sites,
+    still_holds,
     suspects_by_site,
 )
 from lodesman.wire.hosts import HostName, HostRecord
@@ -203,6 +205,34 @@ def test_attempts_elsewhere_count_as_soon_as_they_have_outlived_the_failures(sec
 )
 def test_what_a_probe_says_of_its_host(state, cause, seconds, holds):
     assert probe_holds(state, cause, seconds) is holds
+
+
+def test_a_probe_opens_its_host_or_shuts_it_for_longer_or_says_nothing():
+    record = HostRecord(shut=True, since=NOW - 900.0, retry_at=NOW, trips=1)
+    well = after_probe(record, "Done", "ok", 1.0, NOW)
+    assert well == HostRecord(shut=False, since=NOW, trips=1)
+    failed = after_probe(record, "Failed", "exit", 1.0, NOW)
+    assert (failed.shut, failed.since, failed.trips) == (True, NOW - 900.0, 2)
+    assert failed.retry_at > NOW + 900.0
+    assert after_probe(record, "Failed", "killed", 1.0, NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("judged_since", "known", "holds"),
+    [
+        (NOW, None, True),
+        (NOW, HostRecord(shut=False, since=NOW - 1.0), True),
+        (NOW, HostRecord(shut=False, since=NOW + 1.0), False),  # opened meanwhile
+        (NOW, HostRecord(shut=True, since=NOW - 1.0), False),  # shut already
+        (None, None, False),
+        (None, HostRecord(shut=True, since=NOW), True),
+        (None, HostRecord(shut=True, since=NOW, by="root"), False),  # an administrator shut it
+        (None, HostRecord(shut=False, since=NOW, by="root"), True),
+    ],
+)
+def test_a_judgement_does_not_undo_what_was_done_meanwhile(judged_since, known, holds):
+    judged = None if judged_since is None else HostRecord(shut=True, since=judged_since)
+    assert still_holds(judged, known) is holds
 
 
 def test_a_job_that_fails_on_three_hosts_clears_them():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from contextlib import suppress
 from typing import Final
@@ -51,14 +50,14 @@ class Leases:
         await self._take_back()
         await self._tend_closings()
         if self._core.clock() >= self._core.policy.shares_until:
-            with contextlib.suppress(LodesmanError):
+            with suppress(LodesmanError):
                 await use_shares(self._core)
         now = self._core.ticks()
         if now - self._seen_stored > _SEEN_SECONDS:
             self._seen_stored = now
             await self._core.commands.note(self._core.strangers.take())
             seen = {s.id: self._core.clock() - (now - s.last_seen) for s in self._core.sessions.values()}
-            with contextlib.suppress(LodesmanError):
+            with suppress(LodesmanError):
                 await self._core.commands.run(Change(set_last_seen, seen))
 
     async def _tend_closings(self) -> None:
@@ -75,7 +74,7 @@ class Leases:
             and (closing.is_over(now) or (closing.begins is not UNSET and closing.empties(now)))
         }
         if due:
-            with contextlib.suppress(LodesmanError):
+            with suppress(LodesmanError):
                 await follow_closings(core)
                 self._tended |= due
 
@@ -84,7 +83,7 @@ class Leases:
         silent = list(self._core.sessions.newly_silent().items())
         for begun in range(0, len(silent), _SILENT_AT_ONCE):
             since = dict(silent[begun : begun + _SILENT_AT_ONCE])
-            with contextlib.suppress(LodesmanError):
+            with suppress(LodesmanError):
                 stalled = await self._core.commands.run(Change(note_silence, self._core.live, since))
                 log.warning("pilots are silent", extra={"pilots": sorted(since), "stalled": stalled})
 
@@ -107,7 +106,7 @@ class Leases:
         }
         if not ahead:
             return
-        with contextlib.suppress(LodesmanError):
+        with suppress(LodesmanError):
             for number, gone in (await core.commands.run(Change(take_back, core.live, ahead))).items():
                 log.warning(
                     "what a pilot had ahead was taken back", extra={"pilot": number, "jobs": len(gone)}
