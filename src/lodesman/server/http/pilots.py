@@ -14,119 +14,33 @@ from lodesman.server.http.dispatch import Request, serves
 from lodesman.server.http.read_side import ReadSide
 from lodesman.server.http.wire import origin_of
 from lodesman.server.live.core import Core
-from lodesman.server.live.pilots import follow_reports, let_leave, take_heartbeat
+from lodesman.server.live.pilots import follow_reports, let_join, let_leave, take_heartbeat
 from lodesman.server.reads.pilot_files import check_room, new_pilots, notices_of, text_of
 from lodesman.server.reads.sites import exact_node, find_node
 from lodesman.server.store.journal import Change
-from lodesman.server.store.read.pilots import pilot_by_id, pilot_by_stamp, pilot_of_join_token
+from lodesman.server.store.read.pilots import pilot_by_id, pilot_by_stamp
 from lodesman.server.store.submit_pools import pools_of_vo
 from lodesman.server.writer.accounts import JOINING
 from lodesman.server.writer.pilots import (
-    believed_queue,
     drain_pilots,
-    hash_token,
-    join_pilot,
-    presented_pools,
-    unknown_join_token,
 )
 from lodesman.wire import calls, inner_calls, pilots
 from lodesman.wire import requests as asks
 from lodesman.wire.accounts import AuditNote, Principal
 from lodesman.wire.call import Nothing
-from lodesman.wire.nodes import Place, QueueId, utc
+from lodesman.wire.nodes import QueueId, utc
 from lodesman.wire.pilots import MadePilot, PilotFiles, PilotFilesBody
 from lodesman.wire.task_queues import PoolsOfQueues, ServedQueue
 
-
-@serves(calls.PILOT_FILES)
-async def _pilot_files(side: ReadSide, request: Request[Nothing, PilotFilesBody]) -> PilotFiles:
-    body, now = request.body, side.clock()
-    vo = vo_of(body.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
-    queue = _queue(side, body)
-    offer = side.policy.vo_config(vo).offer(queue)
-    if offer is None:
-        raise NotFound(f"VO {vo} may not use {queue}.", hint="For another VO: --vo NAME.")
-    most = check_room(side.db, side.policy, offer, body.count)
-    closed = side.keeper.mask(side.db).reason(queue, now)
-    if closed:
-        raise Conflict(f"{queue} is {closed}.", hint="Open it first: lode site open")
-    rows, files = new_pilots(offer, side.pilot_settings, body.count, body.hours * 3_600, most)
-    words = f"{body.count} for VO {vo}, good until {utc(now + body.hours * 3_600)}"
-    note = AuditNote("pilots-made", str(queue), request.who.name, origin_of(request.scope), detail=words)
-    await side.ask_hot(inner_calls.PREPARE_PILOTS, rows)
-    await side.ask_hot(inner_calls.NOTE, [note])
-    stored = [pilot_by_stamp(side.db, row.stamp) for row in rows]
-    return PilotFiles(
-        *queue,
-        vo=vo,
-        pilots=[
-            MadePilot(row.id, row.stamp, text_of(file))
-            for row, file in zip(stored, files, strict=True)
-            if row is not None
-        ],
-        expires_at=now + body.hours * 3_600,
-        servers=list(side.pilot_settings.servers),
-        notices=notices_of(side.pilot_settings),
-        program=side.pilot_settings.program,
-    )
-
-
-def _queue(side: ReadSide, body: PilotFilesBody) -> QueueId:
-    """Raises NotFound, InvalidRequest."""
-    if not body.path and not (body.site and body.ce and body.queue):
-        raise InvalidRequest("Name a queue: site, CE and queue; or path.", parameter="path")
-    tree = side.policy.config.tree
-    node = (
-        find_node(tree, body.path)
-        if body.path
-        else exact_node(tree, NodePath(body.site, body.ce, body.queue))
-    )
-    if not node.queue:
-        raise NotFound(f"{node} is no queue.", hint="Name it as SITE/CE/QUEUE; see: lode queue ls")
-    return QueueId(*node)
-
-
 # Of the description of a node.
 _NODE_BYTES, _NODE_DEPTH = 16 << 10, 8
-_JOIN_TOKEN = "join token"
 # Identifiers in one answer; the pilots of one submission go to few queues.
 _MOST_POOLS = 200_000
 
 
 @serves(calls.JOIN)
 async def _join(core: Core, request: Request[Nothing, asks.JoinBody]) -> pilots.PilotJoined:
-    body, node, found_queue = request.body, _small(request.body.node), None
-    row = pilot_of_join_token(core.reader, hash_token(body.join_token))
-    if row is None:
-        core.strangers.refused(origin_of(request.scope), _JOIN_TOKEN)
-        raise unknown_join_token()
-    if body.place is not None:
-        place = QueueId(body.place.site, body.place.ce, body.place.queue)
-        # The queue of a pilot that was sent to none and found out where it runs.
-        found_queue = believed_queue(row, place, core.policy)
-        served = core.live.pools.of_queue(found_queue.place if found_queue else place).pools
-        node = {**node, "submit_pools": presented_pools(body.pools_pass, body.submit_pools, served)}
-    try:
-        joined = await core.commands.run(
-            Change(join_pilot, core.live, body.join_token, body.nonce, node, found_queue=found_queue)
-        )
-    except Unauthorized:
-        core.strangers.refused(origin_of(request.scope), f"{_JOIN_TOKEN} of pilot {row.id}")
-        raise
-    core.sessions.join(joined.row, hash_token(joined.token))
-    return pilots.PilotJoined(
-        pilot=joined.row.id,
-        stamp=joined.row.stamp,
-        token=joined.token,
-        lease_s=core.lease_seconds,
-        heartbeat_s=core.heartbeat_seconds,
-        idle_s=core.idle_seconds,
-        sandbox_mb=core.sandbox_mb,
-        server_time=core.clock(),
-        place=Place(joined.row.site, joined.row.ce, joined.row.queue),
-        pools_pass=core.live.pools.last_pass.id,
-        bound_job=joined.row.bound_job,
-    )
+    return await let_join(core, request.body, _small(request.body.node), origin_of(request.scope))
 
 
 def _small(node: dict[str, Any]) -> dict[str, Any]:
@@ -209,3 +123,54 @@ def _check_place(core: Core, who: Principal, queues: Sequence[QueueId]) -> None:
             raise Forbidden(
                 f"This pilot was sent to {'/'.join(pilot.queue_id)} and asks for {'/'.join(place)}."
             )
+
+
+# --- files of pilots that people start ------------------------------------------------------------------------------------
+
+
+@serves(calls.PILOT_FILES)
+async def _pilot_files(side: ReadSide, request: Request[Nothing, PilotFilesBody]) -> PilotFiles:
+    body, now = request.body, side.clock()
+    vo = vo_of(body.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
+    queue = _queue(side, body)
+    offer = side.policy.vo_config(vo).offer(queue)
+    if offer is None:
+        raise NotFound(f"VO {vo} may not use {queue}.", hint="For another VO: --vo NAME.")
+    most = check_room(side.db, side.policy, offer, body.count)
+    closed = side.keeper.mask(side.db).reason(queue, now)
+    if closed:
+        raise Conflict(f"{queue} is {closed}.", hint="Open it first: lode site open")
+    rows, files = new_pilots(offer, side.pilot_settings, body.count, body.hours * 3_600, most)
+    words = f"{body.count} for VO {vo}, good until {utc(now + body.hours * 3_600)}"
+    note = AuditNote("pilots-made", str(queue), request.who.name, origin_of(request.scope), detail=words)
+    await side.ask_hot(inner_calls.PREPARE_PILOTS, rows)
+    await side.ask_hot(inner_calls.NOTE, [note])
+    stored = [pilot_by_stamp(side.db, row.stamp) for row in rows]
+    return PilotFiles(
+        *queue,
+        vo=vo,
+        pilots=[
+            MadePilot(row.id, row.stamp, text_of(file))
+            for row, file in zip(stored, files, strict=True)
+            if row is not None
+        ],
+        expires_at=now + body.hours * 3_600,
+        servers=list(side.pilot_settings.servers),
+        notices=notices_of(side.pilot_settings),
+        program=side.pilot_settings.program,
+    )
+
+
+def _queue(side: ReadSide, body: PilotFilesBody) -> QueueId:
+    """Raises NotFound, InvalidRequest."""
+    if not body.path and not (body.site and body.ce and body.queue):
+        raise InvalidRequest("Name a queue: site, CE and queue; or path.", parameter="path")
+    tree = side.policy.config.tree
+    node = (
+        find_node(tree, body.path)
+        if body.path
+        else exact_node(tree, NodePath(body.site, body.ce, body.queue))
+    )
+    if not node.queue:
+        raise NotFound(f"{node} is no queue.", hint="Name it as SITE/CE/QUEUE; see: lode queue ls")
+    return QueueId(*node)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 from msgspec import UNSET, UnsetType
 
@@ -15,21 +15,30 @@ from lodesman.decide.director.hosts import NODE_FAULT
 from lodesman.decide.matching import ResourceRequest
 from lodesman.server.live.core import Core
 from lodesman.server.store.journal import Change, Command
-from lodesman.server.store.read.pilots import attempts_of_pilot, pilot_by_id
+from lodesman.server.store.read.pilots import attempts_of_pilot, pilot_by_id, pilot_of_join_token
 from lodesman.server.store.write.attempts import AttemptReport
 from lodesman.server.writer.ahead import has_much_ahead, others_wait
 from lodesman.server.writer.bookings import Attempt
-from lodesman.server.writer.pilots import drain_pilots, end_pilot
+from lodesman.server.writer.pilots import (
+    believed_queue,
+    drain_pilots,
+    end_pilot,
+    hash_token,
+    join_pilot,
+    presented_pools,
+    unknown_join_token,
+)
 from lodesman.server.writer.report import bounded_times, give_back, most_mb, note_heartbeat, take_reports
 from lodesman.server.writer.sessions import PilotSession, presented_by
 from lodesman.server.writer.site_mask import ClosingOutcome, leaving_reason
-from lodesman.wire.nodes import Closing
-from lodesman.wire.pilots import HeartbeatAnswer, KillOrder, ReportResult, ReportsAnswer
-from lodesman.wire.requests import OutputBody, ReportBody, RunningBody
+from lodesman.wire.nodes import Closing, Place, QueueId
+from lodesman.wire.pilots import HeartbeatAnswer, KillOrder, PilotJoined, ReportResult, ReportsAnswer
+from lodesman.wire.requests import JoinBody, OutputBody, ReportBody, RunningBody
 from lodesman.wire.vocabulary import PilotState
 
 log = logging.getLogger(__name__)
 
+_JOIN_TOKEN: Final = "join token"
 # Bytes of output: of one payload, of all payloads of one pilot.
 _KEEP_TAIL: Final = 65_536
 _KEEP_TAILS: Final = 8 << 20
@@ -39,6 +48,35 @@ _MOST_UNNAMED: Final = 3
 _WRONG_OUTPUT: Final = "the output has another size or SHA-256 than the report says"
 _GIVEN_BACK: Final = "it went back: its pilot did not name it, or had not started it"
 _GOOD_ENDS: Final = frozenset({"idle", "drained", "sigterm"})
+
+
+async def let_join(core: Core, body: JoinBody, node: dict[str, Any], origin: str) -> PilotJoined:
+    """Exchange a join token for a token of the pilot's own; `origin`: its address. Raises LodesmanError."""
+    found_queue, row = None, pilot_of_join_token(core.reader, hash_token(body.join_token))
+    if row is None:
+        core.strangers.refused(origin, _JOIN_TOKEN)
+        raise unknown_join_token()
+    if body.place is not None:
+        place = QueueId(body.place.site, body.place.ce, body.place.queue)
+        # The queue of a pilot that was sent to none and found out where it runs.
+        found_queue = believed_queue(row, place, core.policy)
+        served = core.live.pools.of_queue(found_queue.place if found_queue else place).pools
+        node = {**node, "submit_pools": presented_pools(body.pools_pass, body.submit_pools, served)}
+    try:
+        joined = await core.commands.run(
+            Change(join_pilot, core.live, body.join_token, body.nonce, node, found_queue=found_queue)
+        )
+    except Unauthorized:
+        core.strangers.refused(origin, f"{_JOIN_TOKEN} of pilot {row.id}")
+        raise
+    row = joined.row
+    core.sessions.join(row, hash_token(joined.token))
+    return PilotJoined(
+        pilot=row.id, stamp=row.stamp, token=joined.token, lease_s=core.lease_seconds,
+        heartbeat_s=core.heartbeat_seconds, idle_s=core.idle_seconds, sandbox_mb=core.sandbox_mb,
+        server_time=core.clock(), place=Place(row.site, row.ce, row.queue),
+        pools_pass=core.live.pools.last_pass.id, bound_job=row.bound_job,
+    )  # fmt: skip
 
 
 # --- heartbeats ----------------------------------------------------------------------------------------------------------
