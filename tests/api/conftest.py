@@ -32,7 +32,7 @@ from lodesman.server.http.hot import HotApp, InnerApp
 from lodesman.server.http.openapi import document
 from lodesman.server.http.read_side import ReadSide
 from lodesman.server.http.reads import ReadApp
-from lodesman.server.live.core import Core
+from lodesman.server.live.core import Core, PilotTerms
 from lodesman.server.loops.cancelling import Canceller
 from lodesman.server.loops.direct import Director
 from lodesman.server.loops.site_matching import KnownWishes, SiteMatcher
@@ -288,9 +288,10 @@ class House:
         self.shelf = Shelf(home / "sandboxes", limit_bytes=SANDBOX_BYTES)
         self.core = Core(
             writer=self._writer, live=live, policy=policy,
-            quotas=QuotaRules(live, quota_sets(self._writer), policy.vocabulary), lease_seconds=lease,
+            quotas=QuotaRules(live, quota_sets(self._writer), policy.vocabulary),
             job_classes=ClassRules(load_classes(self._writer, policy.vocabulary, JobClassSection())),
-            heartbeat_seconds=60.0, idle_seconds=120.0, sandbox_mb=7, clock=lambda: self.now, ticks=lambda: self.ticks,
+            terms=PilotTerms(lease_seconds=lease, heartbeat_seconds=60.0, idle_seconds=120.0, sandbox_mb=7),
+            clock=lambda: self.now, ticks=lambda: self.ticks,
             at_end=partial(end_batch, live), verify=self._ask_verifier,
             shelf=self.shelf,
         )  # fmt: skip

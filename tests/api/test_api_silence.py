@@ -182,7 +182,7 @@ def test_a_clock_that_is_set_is_reported_once_and_ends_no_lease(house, caplog, h
     beat(house, pilot, ENTRY)
     assert state(house) == "Running"
     # The lease still ends by the clock that never jumps.
-    house.ticks += house.core.lease_seconds + 1.0
+    house.ticks += house.core.terms.lease_seconds + 1.0
     assert len(house.core.sessions.expired()) == 1
 
 

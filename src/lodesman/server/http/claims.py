@@ -7,6 +7,7 @@ by ASGI.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,7 @@ _CLAIM = msgspec.json.Decoder(ClaimBody)
 # The most seconds that a request waits at the server: jitter keeps pilots from asking again all at once.
 _LONGEST_WAIT = 60.0
 _SHORTEST_WAIT = 45.0
+_JITTER = random.Random()
 _NOTHING_MORE = b'{"jobs":[],"drain":true}'
 _SHUT = "the host of its pilot gets no jobs"
 
@@ -118,8 +120,9 @@ class AskedClaim:
         elif result or not self._left:
             try:
                 self.session.hear(core.ticks())
-                core.claims += 1
-                core.claimed_jobs += len(result)
+                counts = core.counts
+                counts.claims += 1
+                counts.claimed_jobs += len(result)
                 drain = self.session.drain or self.session.bound_job is not None
                 answer = json_answer(core.templates.render(result, drain=drain))
             except LodesmanError as fault:
@@ -174,8 +177,8 @@ def _begin(core: Core, pilot_id: int, asks: ClaimBody, reply: Reply) -> AskedCla
     if session.bound_job is not None:
         claim.post_bound(asks)
         return claim
-    jitter = core.jitter.uniform(_SHORTEST_WAIT, _LONGEST_WAIT)
-    seconds = max(0.0, min(asks.wait_s, jitter, core.lease_seconds / 2)) if asks.count else 0.0
+    jitter = _JITTER.uniform(_SHORTEST_WAIT, _LONGEST_WAIT)
+    seconds = max(0.0, min(asks.wait_s, jitter, core.sessions.lease_seconds / 2)) if asks.count else 0.0
     shut = core.hosts.shut.get(session.host) if core.hosts.shut else None
     if shut is None:
         claim.post(asks, seconds)

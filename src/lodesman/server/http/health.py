@@ -240,9 +240,9 @@ def _hot_figures(core: Core) -> server.HotMetrics:
         database_ok=int(not core.journal.trouble),
         commits_total=core.journal.commits,
         commands_total=core.journal.commands,
-        claims_total=core.claims,
-        claimed_jobs_total=core.claimed_jobs,
-        submitted_jobs_total=core.submitted_jobs,
+        claims_total=core.counts.claims,
+        claimed_jobs_total=core.counts.claimed_jobs,
+        submitted_jobs_total=core.counts.submitted_jobs,
         pilots_joined=len(core.sessions),
         clock_jumps_total=core.clock_watch.jumps,
     )

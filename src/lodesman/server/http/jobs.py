@@ -90,7 +90,7 @@ async def _submit(
         held = sum(cohort.jobs for cohort in prepared.cohorts if cohort.held)
         return jobs.TrialSubmission(prepared.count, held, notices, dry_run=True)
     done: jobs.Submission = await core.commands.run(Submit(core.live, prepared, core.limits), together=True)
-    core.submitted_jobs += 0 if done.repeated else done.count
+    core.counts.submitted_jobs += 0 if done.repeated else done.count
     return replace(done, notices=notices) if notices else done
 
 

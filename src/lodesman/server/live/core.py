@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct
 
 from lodesman.decide.explain.verdict import span
 from lodesman.decide.matching.policy import Policy
@@ -56,21 +57,36 @@ class ClockWatch:
             log.warning(words, way, span(abs(by)), extra={"seconds": round(by, 1)})
 
 
-@dataclass(kw_only=True, eq=False)
-class Core:
-    """Belongs to the event loop; `live` to the writer."""
+class PilotTerms(Struct, frozen=True, kw_only=True):
+    """What a pilot is told when it joins."""
 
-    writer: Writer
-    at_end: Callable[[Any], None] | None = None
-    died: Callable[[], None] | None = None
-    live: WriterState
-    policy: Policy
-    quotas: QuotaRules
-    job_classes: ClassRules
     lease_seconds: float
     heartbeat_seconds: float
     idle_seconds: float
     sandbox_mb: int
+
+
+@dataclass(slots=True)
+class HotCounts:
+    """Since the process began."""
+
+    claims: int = 0
+    claimed_jobs: int = 0
+    submitted_jobs: int = 0
+
+
+@dataclass(kw_only=True, eq=False)
+class Core:
+    """Belongs to the event loop; `live` to the writer."""
+
+    writer: InitVar[Writer]
+    at_end: InitVar[Callable[[Any], None] | None] = None
+    died: InitVar[Callable[[], None] | None] = None
+    live: WriterState
+    policy: Policy
+    quotas: QuotaRules
+    job_classes: ClassRules
+    terms: PilotTerms
     clock: Callable[[], float] = time.time
     # Leases are measured by a clock that never jumps.
     ticks: Callable[[], float] = time.monotonic
@@ -89,15 +105,15 @@ class Core:
     announce: Callable[[Waking], None] = lambda _: None
     # Set when the server is about to end: what runs is given back then, and nothing new may begin.
     ending: bool = False
-    claims: int = 0
-    claimed_jobs: int = 0
-    submitted_jobs: int = 0
+    counts: HotCounts = field(default_factory=HotCounts)
 
-    def __post_init__(self) -> None:
-        writer, database = self.writer, self.writer.database
+    def __post_init__(
+        self, writer: Writer, at_end: Callable[[Any], None] | None, died: Callable[[], None] | None
+    ) -> None:
+        database = writer.database
         self.reader = database.reader()
         self.commands = Commands(
-            writer, clock=self.clock, at_end=self.at_end, died=self.died,
+            writer, clock=self.clock, at_end=at_end, died=died,
             moved=lambda commit: self.waits.moved(commit),  # noqa: PLW0108 - they are made after it
         )  # fmt: skip
         self.journal = self.commands.journal
@@ -108,11 +124,11 @@ class Core:
         self.inhabited = InhabitedQueues(database.reader(), self.clock)
         self.sessions = Sessions(
             self.reader, self.live, self.principals, self.inhabited,
-            lease_seconds=self.lease_seconds, clock=self.clock, ticks=self.ticks,
+            lease_seconds=self.terms.lease_seconds, clock=self.clock, ticks=self.ticks,
         )  # fmt: skip
         self.hosts = HostGate(self.live, self.sessions, self.commands, self.reader, self.clock)
         self.background = BackgroundHealth(at=self.ticks())
-        self.strangers, self.clock_watch, self.jitter = Strangers(), ClockWatch(), random.Random()
+        self.strangers, self.clock_watch = Strangers(), ClockWatch()
         self.templates = Templates(self.reader)
         # Which jobs an action is about; and checks of large submissions.
         self.choosing, self.checking = ReaderBeside(database.reader()), ReaderBeside(database.reader())

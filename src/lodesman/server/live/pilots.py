@@ -69,11 +69,11 @@ async def let_join(core: Core, body: JoinBody, node: dict[str, Any], origin: str
     except Unauthorized:
         core.strangers.refused(origin, f"{_JOIN_TOKEN} of pilot {row.id}")
         raise
-    row = joined.row
+    row, terms = joined.row, core.terms
     core.sessions.join(row, hash_token(joined.token))
     return PilotJoined(
-        pilot=row.id, stamp=row.stamp, token=joined.token, lease_s=core.lease_seconds,
-        heartbeat_s=core.heartbeat_seconds, idle_s=core.idle_seconds, sandbox_mb=core.sandbox_mb,
+        pilot=row.id, stamp=row.stamp, token=joined.token, lease_s=terms.lease_seconds,
+        heartbeat_s=terms.heartbeat_seconds, idle_s=terms.idle_seconds, sandbox_mb=terms.sandbox_mb,
         server_time=core.clock(), place=Place(row.site, row.ce, row.queue),
         pools_pass=core.live.pools.last_pass.id, bound_job=row.bound_job,
     )  # fmt: skip
@@ -106,7 +106,7 @@ async def take_heartbeat(
     return HeartbeatAnswer(
         kill_orders(orders, session.given_back, attempts.keys()),
         drain,
-        core.lease_seconds,
+        core.terms.lease_seconds,
         await _others_wait(core, session),
     )
 

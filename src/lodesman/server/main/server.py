@@ -21,7 +21,7 @@ from lodesman.server.config import ServerConfig
 from lodesman.server.engines.isolation import Isolation
 from lodesman.server.engines.local import LocalBackend
 from lodesman.server.http.hot import HotApp, InnerApp, ask_verifier, forward
-from lodesman.server.live.core import Core
+from lodesman.server.live.core import Core, PilotTerms
 from lodesman.server.live.leases import Leases, look_at_clock, mend_strays, open_due_delays
 from lodesman.server.live.pulse import Pulse
 from lodesman.server.main import bootstrap
@@ -68,6 +68,15 @@ _STOP_SECONDS = 20.0
 _REST = "LODE_SERVER_REST"
 
 
+def _pilot_terms(config: ServerConfig) -> PilotTerms:
+    return PilotTerms(
+        lease_seconds=config.pilots.lease_seconds,
+        heartbeat_seconds=config.pilots.heartbeat_seconds,
+        idle_seconds=config.pilots.idle_seconds,
+        sandbox_mb=config.server.sandbox_mb,
+    )
+
+
 class Server:
     """Owns everything of the hot process."""
 
@@ -92,10 +101,7 @@ class Server:
             policy=policy,
             quotas=QuotaRules(live, quota_sets(writer), words, policy.config.limits, groups_by_user(writer)),
             job_classes=ClassRules(load_classes(writer, words, config.job_classes)),
-            lease_seconds=config.pilots.lease_seconds,
-            heartbeat_seconds=config.pilots.heartbeat_seconds,
-            idle_seconds=config.pilots.idle_seconds,
-            sandbox_mb=config.server.sandbox_mb,
+            terms=_pilot_terms(config),
             at_end=partial(end_batch, live),
             died=self._writer_died,
             configuration=lambda: self._watch.state,
