@@ -9,7 +9,7 @@ import pytest
 from tests.unit.main.test_connections import Hasty
 
 from lodesman.base.errors import InvalidRequest
-from lodesman.server.http.responses import FileResponse, asked_part
+from lodesman.server.http.wire import FileResponse, asked_part
 from lodesman.server.main.connections import ConnectionGroup, HttpConnection
 
 GET = b"GET /a%20b?c=d HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"

@@ -17,8 +17,16 @@ import msgspec
 from lodesman.base.errors import InvalidRequest, LodesmanError, Unavailable
 from lodesman.server.http.auth import authorise, identify
 from lodesman.server.http.dispatch import Request, failed, serves
-from lodesman.server.http.responses import Response
-from lodesman.server.http.wire import Answer, Disconnected, Headers, Scope, decode, error_answer, json_answer
+from lodesman.server.http.wire import (
+    Answer,
+    Disconnected,
+    Headers,
+    Response,
+    Scope,
+    decode,
+    error_answer,
+    json_answer,
+)
 from lodesman.server.live.core import Core
 from lodesman.server.live.hosts import ShutHost
 from lodesman.server.store.journal import Change

@@ -20,8 +20,7 @@ from lodesman.base.errors import InvalidRequest, LodesmanError, Unavailable
 from lodesman.languages.jobs.record import shown
 from lodesman.server.http import wire
 from lodesman.server.http.auth import authorise
-from lodesman.server.http.responses import Response
-from lodesman.server.http.wire import Answer, Disconnected, Receive, Scope, Send, origin_of
+from lodesman.server.http.wire import Answer, Disconnected, Receive, Response, Scope, Send, origin_of
 from lodesman.server.store import let_go
 from lodesman.server.store.audit import AuditedCommand
 from lodesman.server.store.journal import Command

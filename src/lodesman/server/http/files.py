@@ -12,8 +12,7 @@ from typing import Any
 from lodesman.base.errors import Forbidden, InvalidRequest, NotFound, StorageFull, TooLarge
 from lodesman.server.http.dispatch import Request, serves
 from lodesman.server.http.read_side import ReadSide
-from lodesman.server.http.responses import FileResponse, Response
-from lodesman.server.http.wire import content_length, header
+from lodesman.server.http.wire import FileResponse, Response, content_length, header
 from lodesman.server.store.sandboxes import (
     InputUsage,
     counted_size,

@@ -24,10 +24,10 @@ from lodesman.server.http.health import database_metrics, render_metrics
 from lodesman.server.http.job_lists import numbers, words
 from lodesman.server.http.openapi import described, document
 from lodesman.server.http.read_side import ReadSide
-from lodesman.server.http.responses import Response
 from lodesman.server.http.wire import (
     METRICS_TYPE,
     Receive,
+    Response,
     Scope,
     Send,
     error_answer,

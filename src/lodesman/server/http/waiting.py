@@ -11,8 +11,7 @@ from lodesman.base.errors import InvalidRequest, LodesmanError, Unavailable
 from lodesman.languages.jobs.watches import JobWatch
 from lodesman.server.http.auth import may_touch
 from lodesman.server.http.dispatch import Request, serves
-from lodesman.server.http.responses import Response
-from lodesman.server.http.wire import Receive, Scope, Send, unless_gone
+from lodesman.server.http.wire import Receive, Response, Scope, Send, unless_gone
 from lodesman.server.live.core import Core
 from lodesman.server.live.principals import reads_as
 from lodesman.server.live.waits import Waits, ending, event
