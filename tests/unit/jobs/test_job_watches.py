@@ -28,7 +28,7 @@ def watching(followed, ranges, states, *, batch=0, **more):
     watch = JobWatch(tuple(ranges))
     followed.add(watch)
     watch.read_anew()
-    watch.taken(
+    watch.take_snapshot(
         CountedJobs(batch, Counter(states[one] for ids in ranges for one in ids if one in states), **more)
     )
     return watch
@@ -49,7 +49,7 @@ def test_counts_are_those_of_the_jobs(watched, changes):
         runs = [run for old in JobState for run in ranges_of(one for one in span if states[one] is old)]
         moves = [JobMove(run[0], run[-1], states[run[0]], new) for run in runs]
         states |= dict.fromkeys(span, new)
-        touched = followed.moved(batch, moves)
+        touched = followed.apply_moves(batch, moves)
         for ranges, watch in watches.items():
             expected = Counter(states[one] for ids in ranges for one in ids)
             assert watch.states == expected
@@ -62,13 +62,13 @@ def test_changes_before_the_snapshot_are_not_counted_twice_nor_those_after_it_lo
     watch = JobWatch((range(1, 4),))
     followed.add(watch)
     watch.read_anew()
-    followed.moved(7, [JobMove(1, 1, W, M)])  # committed while the snapshot was read: it has it
-    followed.moved(8, [JobMove(2, 2, W, M)])  # it has it not
-    watch.taken(CountedJobs(7, Counter({W: 2, M: 1})))
+    followed.apply_moves(7, [JobMove(1, 1, W, M)])  # committed while the snapshot was read: it has it
+    followed.apply_moves(8, [JobMove(2, 2, W, M)])  # it has it not
+    watch.take_snapshot(CountedJobs(7, Counter({W: 2, M: 1})))
     assert watch.states == {W: 1, M: 2}
-    followed.moved(7, [JobMove(1, 1, W, M)])  # delivered later than the snapshot was taken
+    followed.apply_moves(7, [JobMove(1, 1, W, M)])  # delivered later than the snapshot was taken
     assert watch.states == {W: 1, M: 2}
-    followed.moved(9, [JobMove(1, 2, M, D), JobMove(3, 3, W, F)])
+    followed.apply_moves(9, [JobMove(1, 2, M, D), JobMove(3, 3, W, F)])
     assert (watch.states[D], watch.states[F], watch.left) == (2, 1, 0)
 
 
@@ -76,20 +76,20 @@ def test_a_wait_is_over_for_the_first_and_for_held_jobs():
     states = {1: W, 2: W, 3: H}
     watch = watching(JobWatches(), [range(1, 4)], states)
     assert not any(watch.is_over(first=first, held=held) for first in (False, True) for held in (False, True))
-    watch.moved(1, JobMove(1, 1, W, D))
+    watch.apply_move(1, JobMove(1, 1, W, D))
     assert watch.is_over(first=True, held=False)
     assert not watch.is_over(first=False, held=True)
-    watch.moved(2, JobMove(2, 2, W, F))
+    watch.apply_move(2, JobMove(2, 2, W, F))
     assert watch.is_over(first=False, held=True)
     assert not watch.is_over(first=False, held=False)
-    watch.moved(3, JobMove(3, 3, H, D))
+    watch.apply_move(3, JobMove(3, 3, H, D))
     assert watch.is_over(first=False, held=False)
 
 
 def test_a_job_that_runs_again_is_waited_for_again():
     watch = watching(JobWatches(), [range(1, 2)], {1: F})
     assert watch.is_over(first=False, held=False)
-    watch.moved(1, JobMove(1, 1, F, W))
+    watch.apply_move(1, JobMove(1, 1, F, W))
     assert watch.left == 1
 
 
@@ -97,15 +97,15 @@ def test_jobs_held_with_their_task_queue_are_held_and_counted_anew_when_that_cha
     watch = watching(JobWatches(), [range(1, 6)], dict.fromkeys(range(1, 6), W), stopped=3)
     assert (watch.held, watch.shown()) == (3, {H: 3, W: 2})
     assert watch.is_over(first=False, held=True) is False
-    watch.moved(1, JobMove(1, 1, W, M))
+    watch.apply_move(1, JobMove(1, 1, W, M))
     assert not watch.doubtful  # what is claimed was not held
-    watch.moved(2, HOLDS_CHANGED)
+    watch.apply_move(2, HOLDS_CHANGED)
     assert watch.doubtful
 
 
 def test_purged_jobs_had_ended():
     watch = watching(JobWatches(), [range(1, 4)], {1: W, 2: W, 3: W}, unknown=0)
-    watch.taken(CountedJobs(1, Counter({D: 1}), unknown=2))
+    watch.take_snapshot(CountedJobs(1, Counter({D: 1}), unknown=2))
     assert (watch.left, watch.ended) == (0, 3)
 
 
@@ -125,5 +125,5 @@ def test_a_single_job_is_found_by_its_number_and_no_range_is_walked(monkeypatch)
     other = watching(followed, [range(9, 700)], states)
     monkeypatch.setattr(JobWatch, "parts", lambda *_: 1 / 0)
     moves = [JobMove(701, 701, W, M), JobMove(8, 8, W, M), JobMove(1, 1, W, M)]
-    assert followed.moved(1, moves) == {whole: moves, few: moves[:2]}
+    assert followed.apply_moves(1, moves) == {whole: moves, few: moves[:2]}
     assert (whole.states[M], few.states[M], other.states[M]) == (3, 2, 0)

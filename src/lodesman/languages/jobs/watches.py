@@ -52,7 +52,7 @@ class CountedJobs(Struct, frozen=True):
 
 @dataclass(slots=True, eq=False)
 class JobWatch:
-    """Jobs and their states. Changes are kept until a snapshot is `taken`, and while a newer one is read."""
+    """Jobs and their states. Changes are kept until a snapshot is taken, and while a newer one is read."""
 
     ranges: tuple[range, ...]  # Ascending, without overlap.
     states: Counter[JobState] = field(default_factory=Counter)
@@ -103,33 +103,33 @@ class JobWatch:
         """Keep the changes that come from now on: a snapshot will be read."""
         self._since = []
 
-    def taken(self, snapshot: CountedJobs) -> None:
+    def take_snapshot(self, snapshot: CountedJobs) -> None:
         """Count anew by a snapshot that was read, and by what was committed later."""
         since, self._since = self._since or [], None
         self.doubtful = False
         self._batch, self.states = snapshot.batch, Counter(snapshot.states)
         self._stopped, self.unknown = snapshot.stopped, snapshot.unknown
         self.version += 1
-        for batch, moved in since:
-            self.moved(batch, moved)
+        for batch, move in since:
+            self.apply_move(batch, move)
 
-    def moved(self, batch: int, moved: JobMove, count: int | None = None) -> int:
+    def apply_move(self, batch: int, move: JobMove, count: int | None = None) -> int:
         """Take in a change of that commit; returns how many jobs here it was about (`count`, if that is known)."""
         if self._since is not None:
-            self._since.append((batch, moved))
+            self._since.append((batch, move))
             return 0
         if batch <= self._batch:
             return 0
-        if moved.first == 0:
+        if move.first == 0:
             self.doubtful = self.doubtful or self.states[JobState.WAITING] > 0
             return 0
         if count is None:
-            count = sum(map(len, self.parts(moved.first, moved.last)))
+            count = sum(map(len, self.parts(move.first, move.last)))
         if count:
             self.version += 1
-            self.states[moved.old] -= count
-            self.states[moved.new] += count
-            if self._stopped and moved.old is JobState.WAITING and moved.new is not JobState.MATCHED:
+            self.states[move.old] -= count
+            self.states[move.new] += count
+            if self._stopped and move.old is JobState.WAITING and move.new is not JobState.MATCHED:
                 self.doubtful = True
         return count
 
@@ -173,14 +173,14 @@ class JobWatches:
             if not self._levels[level]:
                 del self._levels[level]
 
-    def moved(self, batch: int, moves: Sequence[JobMove]) -> dict[JobWatch, list[JobMove]]:
+    def apply_moves(self, batch: int, moves: Sequence[JobMove]) -> dict[JobWatch, list[JobMove]]:
         """Take in the changes of a commit, in their order; returns the watches that changed, each with its changes."""
         touched: dict[JobWatch, list[JobMove]] = {}
         for move in moves:
             single = move.first == move.last and move.first > 0
             count = 1 if single else None
             for watch in self._of_job(move.first) if single else self.watches.values():
-                if watch.moved(batch, move, count) or watch.doubtful:
+                if watch.apply_move(batch, move, count) or watch.doubtful:
                     touched.setdefault(watch, []).append(move)
         return touched
 

@@ -207,7 +207,7 @@ class Waits:
             counts = await self._counting.read(count_states, watch.ranges)
         finally:
             of.reading = None
-        watch.taken(counts)
+        watch.take_snapshot(counts)
         for push in of.streams:
             push(None)
         self._look(watch, of)
@@ -216,7 +216,7 @@ class Waits:
 
     def moved(self, commit: CommitMoves) -> None:
         """Take a commit's changes, in the order of commits."""
-        for watch, moves in self.followed.moved(commit.batch, commit.moves).items():
+        for watch, moves in self.followed.apply_moves(commit.batch, commit.moves).items():
             of = self._of[watch]
             if of.streams:
                 events = None if watch.doubtful else _events(watch, moves)
