@@ -17,6 +17,7 @@ from lodesman.wire import (
     pilots,
     plans,
     quotas,
+    requests,
     server,
     site_ads,
     site_tests,
@@ -27,7 +28,6 @@ from lodesman.wire import (
     why_pilots,
     why_queues,
 )
-from lodesman.wire import requests as ask
 from lodesman.wire.call import JOIN_BODY, PLAN_BODY, REPORT_BODY, SUBMIT_BODY, Call, Nothing, get, post
 
 Q = TypeVar("Q")
@@ -40,8 +40,8 @@ _PLAN_SECONDS = 180.0
 # fmt: off
 # --- jobs ---------------------------------------------------------------------------------------------------------------
 
-SUBMIT: Call[Nothing, ask.SubmitBody, jobs.Submission | jobs.TrialSubmission] = post(
-    "/v1/jobs", ask.SubmitBody, (jobs.Submission, jobs.TrialSubmission), "jobs:write", "Submit jobs",
+SUBMIT: Call[Nothing, requests.SubmitBody, jobs.Submission | jobs.TrialSubmission] = post(
+    "/v1/jobs", requests.SubmitBody, (jobs.Submission, jobs.TrialSubmission), "jobs:write", "Submit jobs",
     most_bytes=SUBMIT_BODY, repeatable=True, refused=(422,), timeout=300.0,
 )
 JOBS = get("/v1/jobs", job_queries.JobsQuery, jobs.Jobs, "jobs:read", "List jobs")
@@ -75,22 +75,22 @@ EVENTS: Call[waiting.EventsQuery, Nothing, None] = get(
     events=(("states", waiting.JobStates), ("change", waiting.StateChanged), ("resync", waiting.JobStates),
             ("end", waiting.StreamEnded)),
 )
-JOB = get("/v1/jobs/{job}", ask.JobAt, jobs.JobInFull, "jobs:read", "One job with attempts and events")
-JOB_WHY: Call[ask.JobInQueue, Nothing, why_jobs.JobWaits | why_jobs.JobWaitsNot] = get(
-    "/v1/jobs/{job}/why", ask.JobInQueue, (why_jobs.JobWaits, why_jobs.JobWaitsNot), "jobs:read",
+JOB = get("/v1/jobs/{job}", requests.JobAt, jobs.JobInFull, "jobs:read", "One job with attempts and events")
+JOB_WHY: Call[requests.JobInQueue, Nothing, why_jobs.JobWaits | why_jobs.JobWaitsNot] = get(
+    "/v1/jobs/{job}/why", requests.JobInQueue, (why_jobs.JobWaits, why_jobs.JobWaitsNot), "jobs:read",
     "Why a job waits, and what would let it run",
 )
 JOB_DESCRIPTION = get(
-    "/v1/jobs/{job}/description", ask.JobInForm, jobs.JobDescription, "jobs:read", "The description of a job"
+    "/v1/jobs/{job}/description", requests.JobInForm, jobs.JobDescription, "jobs:read", "The description of a job"
 )
 JOB_LOGS = get(
-    "/v1/jobs/{job}/logs", ask.JobAt, jobs.Logs, "jobs:read", "The last 64 kB of output", process="hot"
+    "/v1/jobs/{job}/logs", requests.JobAt, jobs.Logs, "jobs:read", "The last 64 kB of output", process="hot"
 )
-JOB_OUTPUT: Call[ask.JobAt, Nothing, None] = get(
-    "/v1/jobs/{job}/output", ask.JobAt, (), "jobs:read", "The output sandbox: a tar.gz", raw="application/gzip"
+JOB_OUTPUT: Call[requests.JobAt, Nothing, None] = get(
+    "/v1/jobs/{job}/output", requests.JobAt, (), "jobs:read", "The output sandbox: a tar.gz", raw="application/gzip"
 )
 PUT_OUTPUT = Call(
-    "PUT", "/v1/jobs/{job}/attempts/{attempt}/output", ask.AttemptAt, Nothing, jobs.Stored, "pilot",
+    "PUT", "/v1/jobs/{job}/attempts/{attempt}/output", requests.AttemptAt, Nothing, jobs.Stored, "pilot",
     summary="A pilot stores an output sandbox", upload="application/gzip",
 )
 PUT_SANDBOX = post(
@@ -98,23 +98,23 @@ PUT_SANDBOX = post(
     process="reading", upload="application/octet-stream",
 )
 SANDBOX = get(
-    "/v1/sandboxes/{digest}", ask.SandboxAt, jobs.Stored, "any",
+    "/v1/sandboxes/{digest}", requests.SandboxAt, jobs.Stored, "any",
     "Whether a file is there (users), or the file (pilots)", raw="application/octet-stream",
 )
 
 # --- plans --------------------------------------------------------------------------------------------------------------
 
 PLAN_JOB = post(
-    "/v1/plan/job", ask.PlanJobBody, plans.JobPlan, "jobs:read", "Plan a submission: what would become of it",
+    "/v1/plan/job", requests.PlanJobBody, plans.JobPlan, "jobs:read", "Plan a submission: what would become of it",
     process="reading", most_bytes=SUBMIT_BODY, repeatable=True, timeout=_PLAN_SECONDS,
 )
 PLAN_RESOURCES = post(
-    "/v1/plan/resources", ask.PlanResourcesBody, plans.ResourcesPlan, "admin",
+    "/v1/plan/resources", requests.PlanResourcesBody, plans.ResourcesPlan, "admin",
     "Plan other resources: what they would change",
     process="reading", most_bytes=PLAN_BODY, repeatable=True, timeout=_PLAN_SECONDS,
 )
 PLAN_DIRECTOR = post(
-    "/v1/plan/director", ask.PlanDirectorBody, plans.DirectorPlans, "admin",
+    "/v1/plan/director", requests.PlanDirectorBody, plans.DirectorPlans, "admin",
     "Plan an iteration of the director by several policies",
     process="reading", most_bytes=PLAN_BODY, repeatable=True, refused=(404,), timeout=_PLAN_SECONDS,
 )
@@ -128,20 +128,20 @@ PLAN_QUOTAS = post(
     process="reading", most_bytes=2 * quotas.MOST_TEXT, repeatable=True, timeout=_PLAN_SECONDS,
 )
 PLAN_SHARES = post(
-    "/v1/plan/shares", ask.PlanSharesBody, plans.SharesPlan, "admin", "Plan other shares: what they would change",
+    "/v1/plan/shares", requests.PlanSharesBody, plans.SharesPlan, "admin", "Plan other shares: what they would change",
     process="reading", most_bytes=PLAN_BODY, repeatable=True, refused=(404,), timeout=_PLAN_SECONDS,
 )
 
 # --- pilots, for users --------------------------------------------------------------------------------------------------
 
-PILOTS = get("/v1/pilots", ask.PilotsQuery, pilots.Pilots, "pilots:read", "Pilots")
-PILOT = get("/v1/pilots/{pilot}", ask.PilotAt, pilots.PilotInFull, "pilots:read", "A pilot (number or stamp)")
+PILOTS = get("/v1/pilots", requests.PilotsQuery, pilots.Pilots, "pilots:read", "Pilots")
+PILOT = get("/v1/pilots/{pilot}", requests.PilotAt, pilots.PilotInFull, "pilots:read", "A pilot (number or stamp)")
 PILOT_WHY = get(
-    "/v1/pilots/{pilot}/why", ask.PilotAt, why_pilots.PilotWhy, "pilots:read",
+    "/v1/pilots/{pilot}/why", requests.PilotAt, why_pilots.PilotWhy, "pilots:read",
     "Why a pilot (number or stamp) got nothing",
 )
 PILOT_LOGS = get(
-    "/v1/pilots/{pilot}/logs", ask.PilotAt, pilots.PilotLog, "pilots:read",
+    "/v1/pilots/{pilot}/logs", requests.PilotAt, pilots.PilotLog, "pilots:read",
     "The end of what a pilot (number or stamp) wrote, from its batch system", refused=(502,),
 )
 PILOT_FILES = post(
@@ -150,33 +150,33 @@ PILOT_FILES = post(
     refused=(404, 409),
 )
 DRAIN = post(
-    "/v1/pilots/drain", ask.DrainBody, pilots.PilotsDrained, "admin", "Let pilots finish and leave", repeatable=True
+    "/v1/pilots/drain", requests.DrainBody, pilots.PilotsDrained, "admin", "Let pilots finish and leave", repeatable=True
 )
 
 # --- where jobs wait and can run ----------------------------------------------------------------------------------------
 
 TASK_QUEUES = get(
-    "/v1/task-queues", ask.TaskQueuesQuery, task_queues.TaskQueueList, "jobs:read", "Task queues with waiting jobs"
+    "/v1/task-queues", requests.TaskQueuesQuery, task_queues.TaskQueueList, "jobs:read", "Task queues with waiting jobs"
 )
 WAITING_REASONS = get(
     "/v1/task-queues/reasons", Nothing, task_queues.WaitingReasons, "jobs:read",
     "Why jobs wait: jobs and task queues by pending reason",
 )
 POOLS = get(
-    "/v1/submit-pools", ask.PoolsQuery, task_queues.Pools, "pilots:read",
+    "/v1/submit-pools", requests.PoolsQuery, task_queues.Pools, "pilots:read",
     "SubmitPools: requirements, queues, jobs, the last pass",
 )
 POOL = get(
-    "/v1/submit-pools/{pool}", ask.PoolAt, task_queues.PoolInFull, "pilots:read",
+    "/v1/submit-pools/{pool}", requests.PoolAt, task_queues.PoolInFull, "pilots:read",
     "One SubmitPool, by the beginning of its id", refused=(409,),
 )
 SERVED_POOLS = post(
-    "/v1/submit-pools/for-queues", ask.QueuesBody, task_queues.PoolsOfQueues, "pilot or pilots:read",
+    "/v1/submit-pools/for-queues", requests.QueuesBody, task_queues.PoolsOfQueues, "pilot or pilots:read",
     "The SubmitPools that CE queues serve", repeatable=True, refused=(404,),
 )
-SITES = get("/v1/sites", ask.AllQuery, nodes.Sites, "pilots:read", "Sites, and what is closed")
+SITES = get("/v1/sites", requests.AllQuery, nodes.Sites, "pilots:read", "Sites, and what is closed")
 CLOSE_SITE = post(
-    "/v1/sites/close", ask.CloseSiteBody, nodes.SiteClosed, "admin", "Send no pilots to a site, CE or queue",
+    "/v1/sites/close", requests.CloseSiteBody, nodes.SiteClosed, "admin", "Send no pilots to a site, CE or queue",
     repeatable=True, refused=(404,),
 )
 BREAKER = post(
@@ -184,13 +184,13 @@ BREAKER = post(
     "Open or close the breaker of a queue, or let it move by itself", repeatable=True, refused=(404,),
 )
 OPEN_SITE = post(
-    "/v1/sites/open", ask.OpenSiteBody, nodes.SiteOpened, "admin", "Open what was closed", refused=(409,)
+    "/v1/sites/open", requests.OpenSiteBody, nodes.SiteOpened, "admin", "Open what was closed", refused=(409,)
 )
 ADVERTISE = post(
     "/v1/sites/ad", site_ads.SiteAdBody, site_ads.AdTaken, "site", "A site advertises itself: its jobs and its limits",
     most_bytes=4 * site_ads.MOST_AD, refused=(404, 409),
 )
-SITE_ADS = get("/v1/sites/ads", ask.AllQuery, site_ads.SiteAds, "pilots:read", "The newest ad of each site")
+SITE_ADS = get("/v1/sites/ads", requests.AllQuery, site_ads.SiteAds, "pilots:read", "The newest ad of each site")
 SITE_GATE = get(
     "/v1/sites/gate", site_ads.SiteAt, site_ads.GateInFull, "site or pilots:read",
     "What a site takes now, why not more, and what it advertised in the last day", refused=(404,),
@@ -210,7 +210,7 @@ STOP_SITE_TEST = Call(
     "DELETE", "/v1/site-tests/{test}", site_tests.SiteTestAt, Nothing, site_tests.SiteTest, "admin",
     summary="Stop a test of a site; its jobs are cancelled",
 )
-HOSTS = get("/v1/hosts", ask.AllQuery, hosts.Hosts, "pilots:read", "Hosts of pilots, and which get no jobs")
+HOSTS = get("/v1/hosts", requests.AllQuery, hosts.Hosts, "pilots:read", "Hosts of pilots, and which get no jobs")
 CLOSE_HOST = post(
     "/v1/hosts/close", hosts.CloseHostBody, hosts.HostChanged, "admin", "Give no jobs to pilots of a host",
     repeatable=True,
@@ -234,7 +234,7 @@ DROP_QUOTAS = post(
     "/v1/quotas/remove", quotas.DropQuotasBody, quotas.QuotasChanged, "admin", "Remove quota sets", refused=(404,)
 )
 JOB_CLASSES = get(
-    "/v1/job-classes", ask.AllQuery, job_classes.JobClasses, "pilots:read", "Job classes by variant", process="hot"
+    "/v1/job-classes", requests.AllQuery, job_classes.JobClasses, "pilots:read", "Job classes by variant", process="hot"
 )
 JOB_CLASS = get(
     "/v1/job-classes/text", job_classes.ClassAt, job_classes.ClassInFull, "pilots:read",
@@ -252,13 +252,13 @@ SWITCH_CLASSES = post(
     "/v1/job-classes/switch", job_classes.SwitchClassesBody, job_classes.ClassesChanged, "jobs:write",
     "Enable or disable job classes, or variants of them", repeatable=True, refused=(404, 409),
 )
-QUEUES = get("/v1/queues", ask.QueuesQuery, nodes.Queues, "pilots:read", "CE queues with effective parameters")
+QUEUES = get("/v1/queues", requests.QueuesQuery, nodes.Queues, "pilots:read", "CE queues with effective parameters")
 QUEUE_WHY = get(
-    "/v1/queues/why", ask.NodeQuery, why_queues.QueueExplained, "pilots:read",
+    "/v1/queues/why", requests.NodeQuery, why_queues.QueueExplained, "pilots:read",
     "Why no pilots are sent to a CE queue", refused=(404,),
 )
 RESOURCES = get(
-    "/v1/resources", ask.NodeQuery, nodes.ResourceNode, "pilots:read",
+    "/v1/resources", requests.NodeQuery, nodes.ResourceNode, "pilots:read",
     "A site, CE or queue: every value, and where it is written", refused=(404,),
 )
 CONFIGURATION = get(
@@ -286,7 +286,7 @@ ADD_USER = post(
     "/v1/users", accounts.AccountBody, accounts.UserMade, "vo-admin", "Make or change a user", refused=(409,),
     repeatable=True,
 )
-USERS = get("/v1/users", ask.AllQuery, accounts.Users, "vo-admin", "Users")
+USERS = get("/v1/users", requests.AllQuery, accounts.Users, "vo-admin", "Users")
 DISABLE_USER = post(
     "/v1/users/disable", accounts.DisableBody, accounts.UserDisabled, "vo-admin", "Disable or enable a user",
     repeatable=True, refused=(404, 409),
@@ -299,7 +299,9 @@ IMPORT_USERS = post(
     "/v1/users/import", accounts.ImportUsersBody, accounts.ImportedUsers, "vo-admin", "Make users, all or none",
     refused=(409,), repeatable=True,
 )
-TOKENS = get("/v1/tokens", ask.AllQuery, accounts.Tokens, "user", "One's tokens, for administrators all (never their text)")
+TOKENS = get(
+    "/v1/tokens", requests.AllQuery, accounts.Tokens, "user", "One's tokens, for administrators all (never their text)"
+)
 ISSUE_TOKEN = post("/v1/tokens", accounts.TokenBody, accounts.Token, "user", "Issue a token", refused=(404, 409))
 REVOKE_TOKEN = Call(
     "DELETE", "/v1/tokens/{prefix}", accounts.TokenAt, Nothing, accounts.Revoked, "user", "hot", "Revoke a token",
@@ -327,17 +329,19 @@ METRICS: Call[Nothing, Nothing, None] = get(
 # --- pilots, for themselves ---------------------------------------------------------------------------------------------
 
 JOIN = post(
-    "/v1/pilots/join", ask.JoinBody, pilots.PilotJoined, "none", "A pilot joins", refused=(401,), most_bytes=JOIN_BODY
+    "/v1/pilots/join", requests.JoinBody, pilots.PilotJoined, "none", "A pilot joins", refused=(401,), most_bytes=JOIN_BODY
 )
-CLAIM = post("/v1/pilots/claim", ask.ClaimBody, pilots.ClaimAnswer, "pilot", "A pilot asks for jobs", most_bytes=JOIN_BODY)
+CLAIM = post(
+    "/v1/pilots/claim", requests.ClaimBody, pilots.ClaimAnswer, "pilot", "A pilot asks for jobs", most_bytes=JOIN_BODY
+)
 HEARTBEAT = post(
-    "/v1/pilots/heartbeat", ask.HeartbeatBody, pilots.HeartbeatAnswer, "pilot", "A pilot lives",
+    "/v1/pilots/heartbeat", requests.HeartbeatBody, pilots.HeartbeatAnswer, "pilot", "A pilot lives",
     most_bytes=REPORT_BODY,
 )
 REPORT = post(
-    "/v1/pilots/report", ask.ReportsBody, pilots.ReportsAnswer, "pilot", "A pilot reports", most_bytes=REPORT_BODY
+    "/v1/pilots/report", requests.ReportsBody, pilots.ReportsAnswer, "pilot", "A pilot reports", most_bytes=REPORT_BODY
 )
-LEAVE = post("/v1/pilots/leave", ask.LeaveBody, Nothing, "pilot", "A pilot leaves")
+LEAVE = post("/v1/pilots/leave", requests.LeaveBody, Nothing, "pilot", "A pilot leaves")
 # fmt: on
 
 CALLS: tuple[Call[Any, Any, Any], ...] = tuple(

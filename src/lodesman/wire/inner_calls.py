@@ -6,8 +6,7 @@ from typing import TypeVar
 
 from msgspec import Raw
 
-from lodesman.wire import accounts, groups, hosts, jsv, nodes, server, service, task_queues, usage
-from lodesman.wire import requests as ask
+from lodesman.wire import accounts, groups, hosts, jsv, nodes, requests, server, service, task_queues, usage
 from lodesman.wire.call import REPORT_BODY, SMALL_BODY, SUBMIT_BODY, Call, Nothing, get, post
 
 B = TypeVar("B")
@@ -24,7 +23,7 @@ def _service(path: str, body: type[B], answer: type[A], most_bytes: int = REPORT
 
 HOT_METRICS = get("/v1/service/metrics", Nothing, server.HotMetrics, "service", "", process="inner")
 ALIVE = _service("alive", service.BackgroundState, Nothing)
-POOLS_OF_QUEUES = _service("pools-of-queues", ask.QueuesBody, task_queues.PoolsOfQueues)
+POOLS_OF_QUEUES = _service("pools-of-queues", requests.QueuesBody, task_queues.PoolsOfQueues)
 PREPARE_PILOTS = _service("pilots", list[service.NewPilot], service.PreparedCount)
 UNBIND = _service("unbind", service.UnbindOrder, service.RescuedCount)
 PILOTS_SUBMITTED = _service("submitted", service.Outcomes, Nothing)

@@ -67,7 +67,7 @@ class Violation(Struct, frozen=True, kw_only=True):
 
 _MOST_SAID = 100
 _Violations = tuple[Violation, ...]
-Known = dict[tuple[str, ClassValue], tuple[_Violations, _Violations]]
+VerdictCache = dict[tuple[str, ClassValue], tuple[_Violations, _Violations]]
 """What is judged of a value of an attribute, by one template."""
 
 
@@ -156,7 +156,7 @@ def _check_list(
 
 
 def check_template(
-    template: JobClass, job_class: JobClass, canonical: CanonicalKey, verdicts: Known | None = None
+    template: JobClass, job_class: JobClass, canonical: CanonicalKey, verdicts: VerdictCache | None = None
 ) -> Mapping[str, tuple[Violation, ...]]:
     """By variant, everything in which a class goes against the template (its variant `default`), the first hundred or
     so.
@@ -194,7 +194,7 @@ def _judge(
 
 
 def judge_class(
-    template: JobClass, job_class: JobClass, canonical: CanonicalKey, verdicts: Known | None = None
+    template: JobClass, job_class: JobClass, canonical: CanonicalKey, verdicts: VerdictCache | None = None
 ) -> JobClass:
     """The class with those variants in conflict that go against the template as it is now."""
     return replace(job_class, conflicts=frozenset(check_template(template, job_class, canonical, verdicts)))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from lodesman.languages.gridengine.jclist import ANY_JC, NO_JC
 from lodesman.languages.gridengine.vocabulary import Vocabulary
-from lodesman.languages.jobclass.access import Known, check_template, judge_class
+from lodesman.languages.jobclass.access import VerdictCache, check_template, judge_class
 from lodesman.languages.jobclass.model import (
     DEFAULT_VARIANT,
     TEMPLATE,
@@ -119,13 +119,13 @@ class Classes(Struct, frozen=True, kw_only=True):
     def judged(self, names: Iterable[str]) -> Classes:
         """With the conflicts of these classes as the template makes them."""
         template = replace(self.template, conflicts=frozenset())
-        verdicts: Known = {}
+        verdicts: VerdictCache = {}
         classes = {
             name: judge_class(template, self.by_name[name], self.canonical, verdicts) for name in names
         }
         return replace(self, by_name={**self.by_name, **classes, TEMPLATE: template})
 
-    def conflicts_of(self, name: str, verdicts: Known | None = None) -> dict[str, list[str]]:
+    def conflicts_of(self, name: str, verdicts: VerdictCache | None = None) -> dict[str, list[str]]:
         """By variant, how a class goes against the template, in sentences without a full stop. `verdicts`: of other
         classes.
         """

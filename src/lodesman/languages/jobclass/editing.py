@@ -19,7 +19,7 @@ from lodesman.base.errors import (
     SyntaxFault,
 )
 from lodesman.languages.gridengine.values import class_name_problem
-from lodesman.languages.jobclass.access import Known, Violation, check_template, count_comparisons
+from lodesman.languages.jobclass.access import VerdictCache, Violation, check_template, count_comparisons
 from lodesman.languages.jobclass.attributes import BOOLEAN_DEFAULTS, JobValue, entries_of, kind_of, truth
 from lodesman.languages.jobclass.classes import REQUESTS, Classes
 from lodesman.languages.jobclass.language import (
@@ -42,7 +42,7 @@ from lodesman.languages.jobclass.rights import (
 from lodesman.languages.jobclass.specifiers import job_value, length_of, size_of
 from lodesman.languages.jobs.record import shown
 
-How = Literal["add", "change", "either"]
+EditMode = Literal["add", "change", "either"]
 Problem = Callable[[str, JobValue], str]
 """(attribute, value) -> why no job can have it; "" if jobs can. An entry of a list of requests is a value of its own."""
 
@@ -122,7 +122,7 @@ def one_error(faults: Sequence[LodesmanError]) -> LodesmanError:
 
 
 def edit_classes(
-    before: Classes, text: str, by: Author, how: How, *, groups: Collection[str] = (),
+    before: Classes, text: str, by: Author, how: EditMode, *, groups: Collection[str] = (),
     meaningless: Mapping[str, str] | None = None, problem: Problem | None = None,
 ) -> ClassEdit:  # fmt: skip
     """What a text with one or several classes would change. Raises TooLarge.
@@ -161,7 +161,7 @@ def edit_classes(
 
 
 class _Reading:
-    def __init__(self, before: Classes, by: Author, how: How) -> None:
+    def __init__(self, before: Classes, by: Author, how: EditMode) -> None:
         self.before, self.by, self.how = before, by, how
         self.found: dict[str, tuple[JobClass, Mapping[str, int]]] = {}
         self.faults: list[LodesmanError] = []
@@ -373,7 +373,7 @@ def _unknown_lists(
 def _new_conflicts(
     before: Classes, after: Classes, changed: Collection[str], line: int
 ) -> Iterator[ClassNotice]:
-    judged: Known = {}
+    judged: VerdictCache = {}
     for name in sorted(after.by_name.keys() - changed):
         conflicts = before.by_name[name].conflicts
         for variant, sentences in after.conflicts_of(name, judged).items():

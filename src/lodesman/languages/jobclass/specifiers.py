@@ -22,7 +22,7 @@ from lodesman.languages.gridengine.values import UnreadableValue, split_outside_
 from lodesman.languages.jobclass.attributes import AttributeKind, JobValue, key_and_value
 from lodesman.languages.jobs.record import shown
 
-Say = Callable[[str], None]
+ReportFault = Callable[[str], None]
 """Takes one fault: a sentence without its full stop."""
 
 _LETTERS = "+-~"
@@ -107,7 +107,9 @@ def job_value(kind: AttributeKind, value: ClassValue) -> JobValue:
 # --- text -> value --------------------------------------------------------------------------------
 
 
-def read_value(kind: AttributeKind, text: str, variants: Collection[str], say: Say) -> ByVariant | None:
+def read_value(
+    kind: AttributeKind, text: str, variants: Collection[str], say: ReportFault
+) -> ByVariant | None:
     """The value of an attribute, or None if its base cannot be read; `say` gets every fault."""
     try:
         pieces = split_outside_brackets(text)
@@ -128,7 +130,7 @@ def read_value(kind: AttributeKind, text: str, variants: Collection[str], say: S
     return None if base is None else ByVariant(base=base, variants=others)
 
 
-def read_base(kind: AttributeKind, text: str, say: Say) -> ClassValue | None:
+def read_base(kind: AttributeKind, text: str, say: ReportFault) -> ClassValue | None:
     """A value without brackets of variants; `say` gets every fault."""
     try:
         letters, rest = _specifier(text.strip())
@@ -140,7 +142,9 @@ def read_base(kind: AttributeKind, text: str, say: Say) -> ClassValue | None:
     return None
 
 
-def _bracket(kind: AttributeKind, piece: str, variants: Collection[str], say: Say) -> tuple[str, ClassValue]:
+def _bracket(
+    kind: AttributeKind, piece: str, variants: Collection[str], say: ReportFault
+) -> tuple[str, ClassValue]:
     if not piece.startswith("["):
         raise UnreadableValue(f"{shown(piece)!r} stands behind the brackets of variants")
     inner = piece[1:-1].strip()
@@ -185,7 +189,7 @@ def _scalar(letters: str, text: str) -> ClassScalar:
     return ClassScalar(text=text, grants=letters)
 
 
-def _list(kind: AttributeKind, letters: str, text: str, say: Say) -> ClassList:
+def _list(kind: AttributeKind, letters: str, text: str, say: ReportFault) -> ClassList:
     if text in (_UNSPECIFIED, _NONE):
         return ClassList(entries=None if text == _UNSPECIFIED else (), grants=letters)
     entries: dict[str, ClassEntry] = {}

@@ -18,7 +18,7 @@ from lodesman.languages.jobs.cfg_form import read_cfg, write_cfg_record
 from lodesman.languages.jobs.foreign import fault_of_file, instead_of
 from lodesman.languages.jobs.jdl import read_jdl, write_jdl
 from lodesman.languages.jobs.json_form import read_json, write_json
-from lodesman.languages.jobs.parametric import Given, read_members, split_fields
+from lodesman.languages.jobs.parametric import WrittenAttribute, read_members, split_fields
 from lodesman.languages.jobs.record import (
     ARRAY_LIMITS,
     DEFAULT_LIMITS,
@@ -178,8 +178,8 @@ def read_job(
 
 def _sort_out(
     record: Record, places: PositionMap
-) -> tuple[dict[str, Given], dict[str, Any], dict[str, tuple[str, Any]]]:
-    attributes: dict[str, Given] = {}
+) -> tuple[dict[str, WrittenAttribute], dict[str, Any], dict[str, tuple[str, Any]]]:
+    attributes: dict[str, WrittenAttribute] = {}
     unknown: dict[str, Any] = {}
     parameters: dict[str, tuple[str, Any]] = {}
     for name, value in record.items():
@@ -217,7 +217,7 @@ def _refuse_foreign(unknown: Record, places: PositionMap) -> None:
 
 
 def _notices_of_files(
-    attributes: Mapping[str, Given], fields: Mapping[str, Any], places: PositionMap
+    attributes: Mapping[str, WrittenAttribute], fields: Mapping[str, Any], places: PositionMap
 ) -> list[Notice]:
     """Notices of paths that a shell would read. Raises InvalidJob for a file of the sandbox with its arguments behind
     it.
@@ -265,7 +265,9 @@ def _as_uploaded(program: str, inputs: Collection[str]) -> str:
     return _flat(program) if is_uploaded else program
 
 
-def _check_streams(attributes: Mapping[str, Given], fields: Mapping[str, Any], places: PositionMap) -> None:
+def _check_streams(
+    attributes: Mapping[str, WrittenAttribute], fields: Mapping[str, Any], places: PositionMap
+) -> None:
     """Raise InvalidJob for a stream in the place of another file, of the folder of one, or of the other stream's
     folder.
 

@@ -39,7 +39,7 @@ _UNQUOTED = re.compile(r"[ !#-&(-\[\]-~\n]*+\Z")
 _HARMLESS = re.compile(r"(?:[A-Za-z0-9_+=:@-]++(?:[./][A-Za-z0-9_+=:@-]++)*+(?:\n|\Z))*+\Z")
 
 # An attribute, its name as written, and its value.
-Given = tuple[Attribute, str, Any]
+WrittenAttribute = tuple[Attribute, str, Any]
 # Lower-case name -> name as written, value.
 Parameters = Mapping[str, tuple[str, Any]]
 
@@ -149,7 +149,7 @@ def _check_range(name: str, sequence: ValueSequence, count: int, places: Positio
 
 
 def split_fields(
-    attributes: Mapping[str, Given], members: ParametricMembers, places: PositionMap
+    attributes: Mapping[str, WrittenAttribute], members: ParametricMembers, places: PositionMap
 ) -> tuple[dict[str, Any], tuple[Notice, ...]]:
     """The fields of the template, and warnings. Raises InvalidJob."""
     splitter = _Splitter(members)
@@ -245,7 +245,7 @@ class _Splitter:
             attribute.read(compiled.fill(self.scope.member(index, 10**12, compiled.tokens)))
         self.member = None
 
-    def warnings(self, attributes: Mapping[str, Given], places: PositionMap) -> tuple[Notice, ...]:
+    def warnings(self, attributes: Mapping[str, WrittenAttribute], places: PositionMap) -> tuple[Notice, ...]:
         """Sequences that nothing uses, and `%s` without a meaning."""
         members = self.scope.members
         notices = [
