@@ -571,7 +571,7 @@ def test_a_worker_that_is_interrupted_does_not_keep_its_process(script, monkeypa
     def interrupted(*_) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lodesman.server.jsv.protocol.Dialogue.heard", interrupted)
+    monkeypatch.setattr("lodesman.server.jsv.protocol.Dialogue.take_line", interrupted)
     with pytest.raises(KeyboardInterrupt):
         worker.verify(JOB)
     assert not alive(first)

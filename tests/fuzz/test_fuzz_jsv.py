@@ -24,12 +24,12 @@ def test_any_words_of_a_script(said, strict):
         if dialogue.has_ended():
             break
         if line is None:
-            dialogue.fell_silent()
+            dialogue.take_silence()
         else:
-            for sent in dialogue.heard(line):
+            for sent in dialogue.take_line(line):
                 assert "\n" not in sent
     if not dialogue.has_ended():
-        dialogue.complained(["end"])
+        dialogue.take_complaints(["end"])
     found = dialogue.outcome()
     found.message.encode()
     for line in found.log:

@@ -20,7 +20,7 @@ def begun(job=JOB, **more):
     """A dialogue whose script has its parameters."""
     dialogue = Dialogue(job, SCRIPT, **more)
     assert dialogue.start() == ["START"]
-    assert dialogue.heard("STARTED")[-1] == "BEGIN"
+    assert dialogue.take_line("STARTED")[-1] == "BEGIN"
     return dialogue
 
 
@@ -28,7 +28,7 @@ def outcome(*lines, job=JOB, **more):
     """What becomes of a job after these lines."""
     dialogue = begun(job, **more)
     for line in lines:
-        assert dialogue.heard(line) == []
+        assert dialogue.take_line(line) == []
     return dialogue.outcome() if dialogue.has_ended() else None
 
 
@@ -47,17 +47,17 @@ def changed(*lines, job=JOB):
 
 def hears_started():
     dialogue = Dialogue(JOB, SCRIPT)
-    assert dialogue.heard("STARTED") == [*parameter_lines(JOB), "BEGIN"]
-    assert dialogue.heard("STARTED") == []
+    assert dialogue.take_line("STARTED") == [*parameter_lines(JOB), "BEGIN"]
+    assert dialogue.take_line("STARTED") == []
     assert dialogue.outcome().message == 'JSV sent "STARTED" twice for one job'
 
 
 def hears_send():
     dialogue = Dialogue(JOB, SCRIPT)
-    assert dialogue.heard("SEND ENV") == []
-    lines = dialogue.heard("STARTED")
+    assert dialogue.take_line("SEND ENV") == []
+    lines = dialogue.take_line("STARTED")
     assert lines[-3:] == ["ENV ADD FOO x y", "ENV ADD TEXT two\\nlines\\n", "BEGIN"]
-    assert not any(line.startswith("ENV") for line in Dialogue(JOB, SCRIPT).heard("STARTED"))
+    assert not any(line.startswith("ENV") for line in Dialogue(JOB, SCRIPT).take_line("STARTED"))
     for line, what in (("SEND PARAMS", "PARAMS"), ("SEND", ""), ("SEND env", "env")):
         assert refused(line) == f'got "{what}" as object for SEND command'
 
@@ -94,9 +94,9 @@ def hears_logs():
 def hears_result():
     dialogue = begun()
     assert not dialogue.has_ended()
-    dialogue.heard("RESULT STATE REJECT  No way   Jose")
+    dialogue.take_line("RESULT STATE REJECT  No way   Jose")
     assert dialogue.outcome().message == "No way Jose"
-    assert dialogue.heard("RESULT STATE ACCEPT") == []
+    assert dialogue.take_line("RESULT STATE ACCEPT") == []
     assert dialogue.outcome().verdict is JsvVerdict.REJECTED
 
 
@@ -166,7 +166,7 @@ def test_results_that_are_none(line, message):
 def test_a_result_before_the_script_was_told_of_the_job_is_none():
     """It would accept jobs that it never saw."""
     dialogue = Dialogue(JOB, SCRIPT)
-    assert dialogue.heard("RESULT STATE ACCEPT") == []
+    assert dialogue.take_line("RESULT STATE ACCEPT") == []
     found = dialogue.outcome()
     assert (found.verdict, found.message) == (JsvVerdict.REJECTED, 'JSV sent "RESULT" before "STARTED"')
 
@@ -285,14 +285,14 @@ def test_a_process_that_saw_a_class_is_sent_an_empty_one():
     first = begun(replace(JOB, values={"jc": "app", "later": "1"}))
     assert first.seen == {"jc", "later"}
     second = Dialogue(JOB, SCRIPT, seen=first.seen)
-    lines = second.heard("STARTED")
+    lines = second.take_line("STARTED")
     assert [line for line in lines if line.endswith(" ")] == ["PARAM jc ", "PARAM later "]
     assert second.seen == {"jc", "later"}
 
 
 def test_a_class_that_the_script_itself_set_is_forgotten_as_well():
     dialogue = begun()
-    dialogue.heard("PARAM jc app")
+    dialogue.take_line("PARAM jc app")
     assert dialogue.seen == {"jc"}
 
 
@@ -309,13 +309,13 @@ def test_a_text_that_is_not_utf8_is_no_value():
 
 def test_a_silent_script_is_started_once_more_and_then_rejects():
     dialogue = begun(seen={"jc"})
-    dialogue.heard("PARAM N new")
-    assert dialogue.fell_silent()
+    dialogue.take_line("PARAM N new")
+    assert dialogue.take_silence()
     assert not dialogue.has_ended()
     assert dialogue.start() == ["START"]
     # A new process has seen no class, and the job is as it was given.
-    assert dialogue.heard("STARTED") == [*parameter_lines(JOB), "BEGIN"]
-    assert not dialogue.fell_silent()
+    assert dialogue.take_line("STARTED") == [*parameter_lines(JOB), "BEGIN"]
+    assert not dialogue.take_silence()
     found = dialogue.outcome()
     assert found.message == 'got no response from JSV script "/etc/jsv"'
     assert (found.verdict, found.restart) == (JsvVerdict.REJECTED, True)
@@ -323,22 +323,22 @@ def test_a_silent_script_is_started_once_more_and_then_rejects():
 
 def test_after_a_restart_only_what_the_new_process_says_counts():
     dialogue = begun()
-    dialogue.heard("PARAM N old")
-    dialogue.heard("ENV DEL FOO")
-    dialogue.fell_silent()
-    dialogue.heard("STARTED")
-    dialogue.heard("PARAM P x")
-    dialogue.heard("RESULT STATE CORRECT")
+    dialogue.take_line("PARAM N old")
+    dialogue.take_line("ENV DEL FOO")
+    dialogue.take_silence()
+    dialogue.take_line("STARTED")
+    dialogue.take_line("PARAM P x")
+    dialogue.take_line("RESULT STATE CORRECT")
     assert dialogue.outcome().parameters == replace(JOB, values={**JOB.values, "P": "x"})
 
 
 def test_stderr_rejects_whatever_else_was_said():
     dialogue = begun()
-    dialogue.heard("RESULT STATE ACCEPT")
-    dialogue.complained(["first", "caf\udce9"])
+    dialogue.take_line("RESULT STATE ACCEPT")
+    dialogue.take_complaints(["first", "caf\udce9"])
     found = dialogue.outcome()
     assert (found.message, found.restart) == ("JSV stderr: first\nJSV stderr: caf?", True)
-    dialogue.complained(["x" * 100_000])
+    dialogue.take_complaints(["x" * 100_000])
     assert len(dialogue.outcome().message) <= 4_096
 
 
@@ -346,18 +346,18 @@ def test_stderr_rejects_whatever_else_was_said():
 def test_a_script_that_talks_for_ever_is_stopped():
     dialogue = begun()
     for _ in range(100_001):
-        dialogue.heard("LOG INFO x")
+        dialogue.take_line("LOG INFO x")
     assert dialogue.outcome().message == "JSV sent more than 100000 lines or 64 MB"
     dialogue = begun()
     for _ in range(65):
-        dialogue.heard("LOG INFO " + "x" * (1 << 20))
+        dialogue.take_line("LOG INFO " + "x" * (1 << 20))
     assert dialogue.outcome().verdict is JsvVerdict.REJECTED
 
 
 def test_a_value_of_a_megabyte_passes_both_ways():
     big = "x" * 1_000_000
     dialogue = Dialogue(replace(JOB, values={"ac": big}), SCRIPT)
-    assert f"PARAM ac {big}" in dialogue.heard("STARTED")
+    assert f"PARAM ac {big}" in dialogue.take_line("STARTED")
     assert changed(f"PARAM ac {big}y").values["ac"] == big + "y"
 
 
@@ -368,8 +368,8 @@ def test_a_newline_in_a_value_is_refused_before_the_script_hears_anything():
 
 def test_an_environment_that_cannot_be_sent_rejects():
     dialogue = Dialogue(replace(JOB, environment={"X": "\ud800"}), SCRIPT)
-    dialogue.heard("SEND ENV")
-    assert dialogue.heard("STARTED") == []
+    dialogue.take_line("SEND ENV")
+    assert dialogue.take_line("STARTED") == []
     assert dialogue.outcome().message.startswith("The value of X has the character U+D800")
 
 

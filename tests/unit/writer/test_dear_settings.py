@@ -212,9 +212,9 @@ def test_a_list_and_its_edits_are_joined_in_as_many_steps_as_they_are_long():
 def test_a_jsv_does_not_let_arguments_grow_for_ever():
     given = Parameters(context=JsvContext.SERVER, user="ann", group="g", client="qmaster", command="x")
     dialogue = Dialogue(given, "jsv")
-    dialogue.heard("STARTED")
+    dialogue.take_line("STARTED")
     for _ in range(11):
-        dialogue.heard("PARAM CMDARGS 100000")
-        dialogue.heard("PARAM CMDARGS 0")
+        dialogue.take_line("PARAM CMDARGS 100000")
+        dialogue.take_line("PARAM CMDARGS 0")
     assert dialogue.has_ended()
     assert "JSV adds more than 1000000 arguments" in dialogue.outcome().message

@@ -1,4 +1,4 @@
-"""Which scripts verify a submission, in which order, what they see and leave of it, and what may change afterwards."""
+"""Which scripts verify a submission, what they see and leave of it, and what may change afterwards."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class JsvUrl(Struct, frozen=True, kw_only=True):
 
 
 def parse_url(text: str, context: JsvContext, *, folder: str = "") -> JsvUrl | None:
-    """Read `none | [script:][user@]path`; None: there is no script. A client's relative path starts in `folder`.
+    """Read `none | [script:][user@]path`; None: no script. A client's relative path starts in `folder`.
 
     Raises InvalidConfig: an unknown type, an account in a client's, a relative path in a server's.
     """

@@ -76,7 +76,7 @@ class Parameters(Struct, frozen=True, kw_only=True):
 
 
 def is_known(name: str) -> bool:
-    """Whether a script may set it. The rest is ignored, as by the real parser."""
+    """Whether a script may set it; the rest is ignored, as by the real parser."""
     return name in _RANK or _CORES.fullmatch(name) is not None
 
 
@@ -117,7 +117,6 @@ def parameter_lines(parameters: Parameters, *, forget: Collection[str] = ()) -> 
 
 
 def _given(values: Mapping[str, str]) -> dict[str, str]:
-    """Those that are not at their default."""
     sent = {name: text for name, text in values.items() if text and text != DEFAULTS.get(name)}
     if not sent.keys().isdisjoint(_TASKS) and all(sent.get(name, "1") == "1" for name in _TASKS):
         return {name: text for name, text in sent.items() if name not in _TASKS}
@@ -125,7 +124,7 @@ def _given(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def _place(name: str) -> tuple[int, int, int]:
-    """Where it stands: cores of an explicit binding follow its length, unknown names come last."""
+    """Cores of an explicit binding follow its length, unknown names come last."""
     rank = _RANK.get(name)
     if rank is not None:
         return rank, 0, 0

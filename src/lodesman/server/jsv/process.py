@@ -1,4 +1,4 @@
-"""One running script: a process group of its own, three pipes; that of a server has nothing of it in its environment.
+"""One running script, a process group of its own with three pipes.
 
 A file without `#!` is refused by the system, and gets `/bin/sh PATH`, as from Grid Engine.
 """
@@ -69,7 +69,7 @@ class HeardLines:
 
 
 def check_script(url: JsvUrl) -> None:
-    """Raises InvalidConfig, in the words of Grid Engine, unless it is a file that may be executed."""
+    """Raises InvalidConfig, in the words of Grid Engine, unless the file can be executed."""
     path = Path(url.path)
     if not (path.is_file() and os.access(path, os.X_OK)):
         hint = f"Make it executable: chmod +x {url.path}" if path.is_file() else ""
@@ -79,7 +79,7 @@ def check_script(url: JsvUrl) -> None:
 
 
 def account_of(url: JsvUrl, context: JsvContext, settings: ScriptSettings) -> pwd.struct_passwd | None:
-    """As whom a script runs; None: as this process. Raises InvalidConfig, also for a server's script that would be root."""
+    """None: that of this process. Raises InvalidConfig, also for a server's script that would be root."""
     if context is JsvContext.CLIENT:
         return None
     name, able = url.user or settings.account, _can_change_user()
@@ -117,12 +117,12 @@ def _can_change_user() -> bool:
 
 
 def _own_environment() -> dict[str, str]:
-    """What a user's own script gets, as from `qsub`: all but the token."""
+    """Of a user's own script, as from `qsub`: all but the token."""
     return {name: text for name, text in os.environ.items() if name != _TOKEN}
 
 
 def _bare_environment(account: pwd.struct_passwd | None) -> dict[str, str]:
-    """What a server's script gets: nothing of the server."""
+    """Of a server's script: nothing of the server."""
     home = account.pw_dir if account else os.environ.get("HOME", "/")
     return {"PATH": _PATH, "HOME": home, "LANG": os.environ.get("LANG", "C.UTF-8")}
 
@@ -209,7 +209,7 @@ class ScriptProcess:
             self._set_limit(resource.RLIMIT_CPU, used + self._limits.cpu_seconds + 1)
 
     def send(self, lines: Iterable[str]) -> None:
-        """Write lines; what the pipe does not take at once is written while the script is heard."""
+        """What the pipe does not take at once is written while the script is heard."""
         text = ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")
         self._pending = self._pending + text if self._pending else text
         self._write()
@@ -241,7 +241,7 @@ class ScriptProcess:
         return not self._poll.poll(0)
 
     def hear(self, seconds: float) -> HeardLines:
-        """Wait for a line, at most `seconds`. A line on stderr goes before all that is on stdout."""
+        """Wait `seconds` at most for a line. A line on stderr goes before all that is on stdout."""
         deadline = time.monotonic() + seconds
         left = seconds
         while True:

@@ -141,8 +141,8 @@ class Dialogue:
         """Make the lines with the parameters, while the script answers START."""
         self._to_send = parameter_lines(self._given, forget=self.seen)
 
-    def heard(self, line: str) -> list[str]:
-        """A line of the script, without its newline: the lines to send in answer."""
+    def take_line(self, line: str) -> list[str]:
+        """The lines to send in answer to one of the script, without newlines."""
         words = [word for word in line.split(" ") if word]
         if not words or self._verdict is not None:
             return []
@@ -156,12 +156,12 @@ class Dialogue:
             self.refuse(str(refusal))
         return []
 
-    def complained(self, lines: Sequence[str]) -> None:
+    def take_complaints(self, lines: Sequence[str]) -> None:
         """Lines on stderr reject the submission, whatever else was said."""
         text = "\n".join(f"JSV stderr: {line}" for line in lines)
         self.refuse(text[:_MAX_COMPLAINT])
 
-    def fell_silent(self) -> bool:
+    def take_silence(self) -> bool:
         """The script ended or said nothing. True: start it anew and begin with `start`; the second time rejects."""
         if self._restarted:
             self.refuse(f'got no response from JSV script "{self._script}"')
@@ -332,5 +332,5 @@ def _need_text(name: str, value: str | None) -> None:
 
 
 def _legible(text: str) -> str:
-    """The text with question marks for what is none."""
+    """With question marks for what is no text."""
     return _NO_TEXT.sub("?", text)

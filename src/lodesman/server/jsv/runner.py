@@ -30,7 +30,7 @@ from lodesman.wire.jsv import JsvSection
 
 
 class ScriptWorker:
-    """A script with at most one process, which serves one job after the other. One thread at a time may use it."""
+    """A script with at most one process, which serves one job after the other, on one thread at a time."""
 
     def __init__(self, url: JsvUrl, context: JsvContext, settings: ScriptSettings) -> None:
         self._url = url
@@ -42,7 +42,7 @@ class ScriptWorker:
         self._leaving: list[threading.Thread] = []
 
     def verify(self, parameters: Parameters) -> JsvOutcome:
-        """Ask the script. A script that cannot run rejects. Raises InvalidJob if a value cannot be sent."""
+        """A script that cannot run rejects. Raises InvalidJob if a value cannot be sent."""
         begun = time.monotonic()
         path, settings = self._url.path, self._settings
         notes: list[str] = []
@@ -78,13 +78,13 @@ class ScriptWorker:
         while not dialogue.has_ended():
             heard = process.hear(self._settings.time_out_seconds)
             if heard.complaints:
-                dialogue.complained(heard.complaints)
+                dialogue.take_complaints(heard.complaints)
             for line in heard.lines:
-                answer = dialogue.heard(line)
+                answer = dialogue.take_line(line)
                 if answer:
                     process.send(answer)
             silent = heard.ended or not heard.lines
-            if silent and not dialogue.has_ended() and dialogue.fell_silent():
+            if silent and not dialogue.has_ended() and dialogue.take_silence():
                 self.kill()
                 process = self._begin(dialogue, now)
 
@@ -188,7 +188,7 @@ class JsvPool:
         self._waiting: dict[str, deque[Future[ScriptWorker]]] = {}
 
     def verify(self, parameters: Parameters) -> JsvOutcome:
-        """Ask the script, once a worker is free. Raises InvalidJob if a value cannot be sent, Unavailable once closed."""
+        """Once a worker is free. Raises InvalidJob if a value cannot be sent, Unavailable once closed."""
         if self._closed:
             raise Unavailable("The JSV is shut down.")
         with self._one_for(parameters.user) as worker:
@@ -222,7 +222,7 @@ class JsvPool:
                 del self._waiting[user]
 
     def close(self) -> None:
-        """Let all processes leave, each after the job that it verifies now; kill those that do not."""
+        """Let each process leave after its job; kill those that do not."""
         self._closed = True
         with ExitStack() as stopped:
             for worker in [stopped.enter_context(self._one_for("")) for _ in self._workers]:

@@ -58,8 +58,8 @@ class Backends:
         kept: Path,
         with_pilots: Collection[str] = (),
     ) -> None:
-        """`begin` starts to poll a watch, every so many seconds. `kept`: the file with all sections, where a start
-        finds those of `with_pilots` that are configured no more.
+        """`begin` starts to poll a watch. `kept`: the file with all sections, for those of `with_pilots` that a start
+        finds configured no more.
         """
         self._make = make
         self._watch = watch
@@ -129,7 +129,7 @@ def end_pilots(sections: Mapping[str, BackendSection], sockets: Path, db: Reader
 
 
 def queues_by_backend(policy: Policy) -> dict[str, tuple[QueueId, ...]]:
-    """The queues that any VO may use, by the name of their batch system."""
+    """The queues that any VO may use."""
     queues_of: dict[str, dict[QueueId, None]] = {}
     for vo in ("", *policy.config.vos):
         for offer in policy.vo_config(vo).offers:

@@ -114,7 +114,7 @@ def gate_options(config: ServerConfig) -> GateOptions:
 
 
 def own_certificates(config: ServerConfig) -> str:
-    """The server's certificate with its chain in PEM, without a key in the same file; '' without TLS."""
+    """The server's certificate with its chain in PEM, without a key; '' without TLS."""
     if not config.server.tls_certificate:
         return ""
     blocks = _CERTIFICATE.findall(Path(config.server.tls_certificate).read_text())

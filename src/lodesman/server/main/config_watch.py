@@ -58,7 +58,7 @@ class ConfigWatch:
             self._refuse(refused)
 
     def poll(self) -> ServerConfig | None:
-        """The new configuration if the files changed and are good, else None."""
+        """The new configuration if the files changed and are good."""
         if not self._sources.changed():
             return None
         try:
@@ -199,7 +199,7 @@ def keep(file: Path, config: ServerConfig) -> None:
 
 
 def load_or_kept(load: Load, kept: Path | None) -> tuple[ServerConfig, RefusedConfig | None]:
-    """The configuration of the files; if they are refused, the last good one, and why. Raises RefusedConfig."""
+    """The configuration; if its files are refused, the last good one, and why. Raises RefusedConfig."""
     try:
         return load(), None
     except RefusedConfig as refused:

@@ -53,7 +53,7 @@ def shared_url_file(config: ServerConfig) -> Path:
 
 
 def prepare(db: Writer, config: ServerConfig, *, now: float) -> None:
-    """Number the CE queues, make the first user with its token, and a fresh token for the background process."""
+    """Number the CE queues, make the first user with its token, and a fresh token of the server's processes."""
     private = (config.data, run_directory(config), config.data / "sandboxes")
     for folder, mode in {**dict.fromkeys(private, 0o700), share_directory(config): 0o755}.items():
         folder.mkdir(parents=True, exist_ok=True, mode=mode)
@@ -78,7 +78,7 @@ def prepare(db: Writer, config: ServerConfig, *, now: float) -> None:
 
 
 def _first_place(config: ServerConfig) -> tuple[str, tuple[str, ...]]:
-    """VO and groups of the first user; by default the VO of the first group that has one, and its groups."""
+    """By default the VO of the first group that has one, and its groups."""
     groups, named = config.resources.groups, config.admin.groups
     vo_of = {name: groups[name].vo if name in groups else "" for name in named or groups}
     vos = filter(None, (*vo_of.values(), *config.resources.vos))

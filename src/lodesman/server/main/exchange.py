@@ -56,7 +56,7 @@ class Carrier(Protocol):
 class Exchange:
     """A request of one connection, answered by a task of its own.
 
-    The head of an answer leaves with the first piece of its body: a system call costs as much as a tenth of a claim.
+    The head leaves with the first piece of the body: a system call costs as much as a tenth of a claim.
     """
 
     __slots__ = (
@@ -104,7 +104,7 @@ class Exchange:
         self.keep_alive = False
 
     async def run(self, app: Callable[..., Awaitable[None]]) -> None:
-        """Have the application answer. Without an answer the connection ends, so that the client sees it."""
+        """Have the application answer. Without an answer the connection ends."""
         try:
             await app(self.scope, self.receive, self.send)
         except Exception as bug:
@@ -116,7 +116,7 @@ class Exchange:
                 self.connection.close()
 
     async def receive(self) -> dict[str, Any]:
-        """What came of the body since the last call; waits for more, and for the end of the connection."""
+        """What came of the body since the last call; waits for more, and for the end."""
         if self._expects_continue and not self.connection.is_closing:
             self.connection.write(_CONTINUE)
         self._expects_continue = False
@@ -130,7 +130,7 @@ class Exchange:
         return {"type": "http.request", "body": body, "more_body": self.more_body}
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
-        """Write a part of the answer; waits while the client does not read. Raises RuntimeError for what is no answer."""
+        """Write a part of the answer, when the client reads. Raises RuntimeError for what is no answer."""
         if self.connection.is_full and not self.disconnected:
             await self.connection.drained()
         if self.disconnected:

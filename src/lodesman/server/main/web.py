@@ -34,7 +34,7 @@ _Step = Callable[[], Awaitable[None]]
 
 
 class Listener:
-    """Serves connections until `end` is called, then lets what is being answered come to its end."""
+    """Serves connections until `end` is called, then lets answers come to their end."""
 
     grace_seconds: float | None = None  # no limit
 
@@ -123,7 +123,7 @@ class Web(Listener):
 
     @contextlib.contextmanager
     def _heeding_signals(self) -> Iterator[None]:
-        """SIGINT and SIGTERM end the server in order, SIGINT again at once; afterwards they do what they did before."""
+        """SIGINT and SIGTERM end the server in order, SIGINT again at once; then they are as before."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
