@@ -235,6 +235,32 @@ def test_changes_and_refusals_of_the_configuration_are_noted() -> None:
     assert found == [AuditNote("configuration-refused", "lode.toml", detail="CPUTime: 5 parsec")]
 
 
+def test_a_change_that_cannot_be_noted_yet_is_taken_in_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    changed, taken = object(), list[object]()
+
+    async def refuse(_notes: list[AuditNote]) -> None:
+        raise Unavailable("The disk is full.")
+
+    async def accept(_notes: list[AuditNote]) -> None:
+        pass
+
+    async def take_in(config: Any) -> None:
+        taken.append(config)
+
+    core: Any = SimpleNamespace(
+        commands=SimpleNamespace(note=refuse), ticks=lambda: 0.0, usage_until=math.inf
+    )
+    polls = [changed, None]
+    watch: Any = SimpleNamespace(state=ConfigurationState(), poll=lambda: polls.pop(0))
+    configuration = HotConfiguration(core, watch, cast("Any", None), cast("Any", None))
+    monkeypatch.setattr(configuration, "_take_in", take_in)
+    with pytest.raises(Unavailable):
+        asyncio.run(configuration.watch_config())
+    core.commands.note = accept
+    asyncio.run(configuration.watch_config())
+    assert taken == [changed]
+
+
 @pytest.mark.parametrize(("corrector", "share"), [("usage", 500.0), ("none", 1000.0)])
 def test_a_changed_configuration_keeps_shares_by_command_and_what_corrects_them_unless_it_has_no_corrector(
     monkeypatch: pytest.MonkeyPatch, corrector: str, share: float

@@ -107,8 +107,8 @@ class HotConfiguration:
         """Take in what changed. Raises LodesmanError; it is tried again."""
         before = self._watch.state
         config = await asyncio.to_thread(self._watch.poll)
-        await self._note(before, is_new=config is not None)
         self._changed = config or self._changed
+        await self._note(before, is_new=config is not None)
         if self._changed is not None:
             await self._take_in(self._changed)
             self._changed = None
@@ -117,7 +117,6 @@ class HotConfiguration:
         await forget_old_usage(self._core)
 
     async def _note(self, before: ConfigurationState, *, is_new: bool) -> None:
-        """Note a change or a refusal in the audit trail."""
         state = self._watch.state
         files = ", ".join(state.files)
         if is_new:
