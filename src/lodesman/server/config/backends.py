@@ -135,7 +135,6 @@ def _as_any_vo(
 
 
 def _implied(name: str, section: BackendSection) -> BackendSection:
-    """With what the name says and the section leaves out."""
     kind, place = backend_type(section.type or name), place_of(name)
     more: dict[str, str] = {"type": kind}
     if kind == _ADDRESS:
@@ -191,7 +190,6 @@ def _credential_faults(section: BackendSection) -> Iterator[tuple[str, str]]:
 
 
 def _foreign(section: BackendSection) -> Iterator[tuple[str, str]]:
-    """Options that mean nothing for this type."""
     plain = BackendSection()
     own = _OF_TYPE[section.type] | (_OF_COMMANDS if section.type != _ADDRESS else frozenset())
     kinds = {**_OF_TYPE, "batch systems with commands": _OF_COMMANDS}

@@ -94,7 +94,6 @@ def _no_backend(name: str, backends: Collection[str]) -> str:
 
 
 def _as_identity(section: BackendSection, identity: IdentitySection) -> BackendSection:
-    """A batch system as an identity reaches it."""
     changes: dict[str, Any] = {}
     if identity.account and section.host:
         changes["host"] = f"{identity.account}@{section.host.rpartition('@')[2]}"

@@ -160,7 +160,6 @@ class _ConfigReader:
         self._faults.append(Fault(message=message, source=source))
 
     def _raw(self) -> dict[str, Any]:
-        """The tables of the server's own file, with single values overridden."""
         raw: dict[str, Any] = {}
         if self._path is not None:
             try:
@@ -177,7 +176,6 @@ class _ConfigReader:
         return raw
 
     def _director(self, section: dict[str, Any]) -> tuple[float, DirectorOptions]:
-        """The director's seconds between iterations, and its options."""
         options = dict(section)
         seconds = options.pop("PollingTime", _POLLING_SECONDS)
         polling = _POLLING_SECONDS
@@ -198,7 +196,6 @@ class _ConfigReader:
     def _check_pools(
         self, options: DirectorOptions, resources: ResourceConfig, backends: Collection[str]
     ) -> None:
-        """Complain of what submission pools serve and is not there."""
         places = list(resources.tree.queue_ids())
         queues = {"/".join(path) for place in places for path in (place, place[:2])}
         names_of = {
@@ -225,7 +222,6 @@ class _ConfigReader:
                         self._complain(path, f"{option}: there is no {value[:80]}{hint}")
 
     def _read(self, section: str, names: Collection[str]) -> dict[str, str]:
-        """The texts of the files of a section, by name."""
         for name in names:
             if not self.sources.matches(name):
                 self._complain((section, "files"), f"no file is called {name}")
@@ -239,7 +235,6 @@ class _ConfigReader:
 
 
 def _of_jc_lists(resources: ResourceConfig, vocabulary: Vocabulary) -> Iterator[Fault]:
-    """Where a jc_list says nothing clear: hosts in groups that differ, host groups that no file defines."""
     for place, source, lists in written_jc_lists(resources.tree):
         unknown = [group for group in lists.groups if group not in vocabulary.host_groups]
         sentences = [f"jc_list names the host group {group}, which no file defines" for group in unknown]

@@ -71,7 +71,6 @@ def _addresses(config: ServerConfig) -> Iterator[_Found]:
 
 
 def _certificate(config: ServerConfig) -> Iterator[_Found]:
-    """Whether pilots and users believe the certificate for the address that they get."""
     server = config.server
     if not server.tls_certificate or (is_every_address(server.host) and not server.public_url):
         return
@@ -102,7 +101,7 @@ def _refusal(certificate: str, key: str, name: str) -> str:
 
 
 def _missing_files(config: ServerConfig) -> Iterator[Fault]:
-    """Keys and credentials of batch systems that are not there, and that no command would make."""
+    """Of keys and credentials that no command would make."""
     written = {
         path[1].lower(): path[1] for path in lines_of(config.texts.own) if path[0] == "backend" and path[1:]
     }
@@ -163,7 +162,6 @@ def _short_queues(config: ServerConfig) -> Iterator[Fault]:
 
 
 def _cause(config: ServerConfig, table: QueueTable, offer: QueueOffer) -> Fault:
-    """What makes a queue as short as it is, and where that is written."""
     settings, params = offer.settings, table.params(offer.bit)
     names = (
         ["CPUTime", "maxCPUTime"]
@@ -209,7 +207,7 @@ def queue_outlooks(config: ServerConfig) -> list[QueueOutlook]:
 
 
 def _pilots(offer: QueueOffer, names: Collection[str], pools: Pools) -> tuple[str, bool]:
-    """What is done about pilots, and whether a mistake keeps them away. `names`: of the batch systems."""
+    """What is done about pilots, and whether a mistake keeps them away."""
     settings, backend = offer.settings, offer.backend
     without = not_sent(offer, names, pools)
     if backend == MANUAL:

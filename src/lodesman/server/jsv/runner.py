@@ -117,7 +117,7 @@ class ScriptWorker:
         self._file = identity
 
     def _identity(self) -> tuple[int, ...]:
-        """By which a changed script is noticed; empty if there is none."""
+        """By which a changed script is noticed; () if there is none."""
         try:
             status = os.stat(self._url.path)  # noqa: PTH116 - half the time of Path.stat, once for each job
         except OSError:

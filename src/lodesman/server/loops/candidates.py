@@ -156,7 +156,6 @@ class CandidateMaker:
         )
 
     def _no_pool(self, serving: Sequence[str]) -> str:
-        """Why no submission pool brings pilots, or ''."""
         if not serving:
             return f"no submission pool serves it ({', '.join(self.pools)})"
         handlers = {name: self.pools[name].elsewhere for name in serving}

@@ -159,7 +159,6 @@ class BackendWatch:
                 self._note(pilot.submitted_to, StartFault.NODE_FAULT, words)
 
     def _lost(self, pilots: Sequence[PilotRow], now: float) -> dict[str, PilotRow]:
-        """By stamp, pilots stored before a submission whose answer never came."""
         return {
             pilot.stamp: pilot
             for pilot in pilots
@@ -182,7 +181,6 @@ class BackendWatch:
             self._post(inner_calls.PILOTS_SUBMITTED, outcome)
 
     def _is_older(self, pilot: PilotRow, now: float, seconds: float) -> bool:
-        """Whether it was stored so long ago, or by a process that is gone."""
         orphaned = pilot.created_at < self._started and now - self._started > _SETTLE_SECONDS
         return orphaned or now - pilot.created_at > seconds
 
@@ -218,7 +216,6 @@ class BackendWatch:
             return ""
 
     def _store(self, pilots: Sequence[PilotRow], seen: Mapping[str, NativeStatus], now: float) -> None:
-        """Where pilots run, since when they are held, and now and then that they were seen."""
         new: dict[int, PilotSeen] = {}
         stored: dict[int, tuple[str, float | None, float]] = {}
         for pilot in pilots:

@@ -143,7 +143,6 @@ class Director:
         return decision.placement.placed
 
     def _decide(self, now: float, left: StepPass) -> tuple[DirectorInput, Decision]:
-        """What there is, and what to do, without the items at fault."""
         seed = self.rng.getrandbits(_SEED_BITS)
         limited = self._ask_limits() if self._known.read() else LimitAnswer()
 
@@ -207,7 +206,7 @@ class Director:
         self.list_match.want(decision.placement, self.options, decision.now)
 
     def _store(self, decision: Decision) -> None:
-        """Store a decision; an empty one now and then, and when the clock went back."""
+        """An empty decision is stored now and then, and when the clock went back."""
         before = self._stored_at
         is_stale = before is None or not 0.0 <= decision.now - before < _EMPTY_SECONDS
         if decision.plan.rows or decision.excess.cancel or is_stale:

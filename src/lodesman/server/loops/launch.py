@@ -238,7 +238,6 @@ class SubmissionPools:
         return mark + secrets.token_hex(12)[len(mark) :]
 
     def _backend(self, placement: Placement, offer: QueueOffer) -> str:
-        """As the identity of the pilots reaches it."""
         return submitted_to(offer.backend, placement.order.identity.account, self._identities)
 
     def _hand_over(self, placement: Placement, backend: Backend, specs: list[PilotSpec]) -> None:

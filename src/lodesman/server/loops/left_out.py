@@ -305,6 +305,5 @@ def _orders(stages: Sequence[Kinds], without: frozenset[Item]) -> Iterator[list[
 
 
 def _mixed(kinds: Sequence[Part]) -> Part:
-    """Several kinds as one row, each spread over all of it."""
     places = sorted(((n + 0.5) / len(kind), k, n) for k, kind in enumerate(kinds) for n in range(len(kind)))
     return tuple(kinds[k][n] for _, k, n in places)

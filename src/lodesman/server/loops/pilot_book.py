@@ -258,7 +258,6 @@ class PilotBook:
         return held
 
     def _begun_in(self, attempts: Sequence[RunningAttempt]) -> dict[int, list[tuple[int, int, float]]]:
-        """By slot, the task queue and the cores of what runs there, and when that was claimed."""
         begun: dict[int, list[tuple[int, int, float]]] = {}
         for attempt in attempts:
             slot = self._slots.get(attempt.pilot)

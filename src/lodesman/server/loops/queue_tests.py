@@ -113,7 +113,6 @@ class QueueTest:
             self._read(job)
 
     def _read(self, job: _TestJob) -> None:
-        """Read the output, which may come some time after the end."""
         begun, raw = self.clock(), None
         self.doing = "the output of a test job is read"
         while True:
@@ -160,7 +159,7 @@ class QueueTest:
             self._note(Finding(check="cancel", result="failed" if fault else "ok", detail=words), begun)
 
     def _end(self, job: _TestJob) -> str:
-        """Order a job to end, and see it end; what is wrong if it does not."""
+        """What is wrong if it does not end."""
         self.doing = "a test job is cancelled"
         deadline = self.clock() + _END_SECONDS
         while True:
@@ -183,7 +182,6 @@ class QueueTest:
                 )
 
     def _clean_up(self) -> None:
-        """Nothing stops that."""
         begun, left = self.clock(), []
         self._is_last, self._stopped = True, False
         for job in self._jobs:

@@ -174,7 +174,6 @@ class MainReasons:
         return judged_all
 
     def _look(self, policy: Policy, snapshot: Snapshot, mask: SiteMask, left: StepPass) -> _Moment:
-        """What all judgements go by, but for VOs at fault."""
         keeper, now = self._keeper, self._now
         away = mask_of(policy.bits[queue] for queue in keeper.pilots.unreached if queue in policy.bits)
         configs, closed, announced, leaving, failing, slots = {}, {}, {}, {}, {}, {}
@@ -304,7 +303,6 @@ class MainReasons:
         return WaitReason(MainReason.AT_MOST, "", first, count, before)
 
     def _exclusions(self, tq_id: int, key: TaskQueueKey, config: VOConfig) -> Exclusions:
-        """As found before in an equal config."""
         before = self._found.get(tq_id)
         served = config.served_by_residents(key)
         if before is None or before.config.served_by_residents(key) != served or before.key != key:

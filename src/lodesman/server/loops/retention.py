@@ -118,7 +118,7 @@ class Retention(Passes):
                 log.warning("the output of a job cannot be removed: %s", fault, extra={"job": job_id})
 
     def _members(self, span: SubmissionSpan, before: float) -> Iterator[None]:
-        """Members that were killed or deleted before any pilot took them."""
+        """Killed or deleted before any pilot took them."""
         while members := old.old_holes(self.db, span, before, _KEYS_AT_ONCE):
             self.post(inner_calls.PURGE, PurgeOrder(before=before, holes=members))
             self.done["runs"] += len(members)
@@ -177,7 +177,6 @@ def _weighed_portions(items: Iterable[tuple[int, int]], *, most: int, weight: in
 
 
 def _sorted_out(files: Sequence[sandboxes.InputFacts], before: float) -> UnusedInputs:
-    """What to do about some input files. `before`: a time of grace ago (UNIX seconds)."""
     unused = UnusedInputs(before=before)
     for file in files:
         if file.is_named:
@@ -220,7 +219,7 @@ def _sweep_shelf(db: Reader, shelf: Shelf, before: float) -> Iterator[int]:
 
 
 def _remove_if_over(db: Reader, folder: Path) -> None:
-    """Remove an empty folder of outputs if all its ids were given out and no job is left."""
+    """Remove an empty folder of outputs whose jobs are all gone for good."""
     if not folder.name.isdecimal() or len(folder.name) > 15:
         return
     first, last = int(folder.name) * 1_000, int(folder.name) * 1_000 + 999

@@ -63,7 +63,6 @@ class UsageWatch:
             self._looked = now
 
     def _step(self, options: ShareSection, now: float) -> bool:
-        """Read a portion; whether it was the last one."""
         if self._reading is None:
             if self._read is not None and 0.0 <= now - self._read[0] < _READ_SECONDS:
                 return False

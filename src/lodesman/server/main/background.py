@@ -114,7 +114,6 @@ class BackgroundProcess:
         ]  # fmt: skip
 
     def _run_pilots(self) -> None:
-        """Start and sweep local pilots, which depends on the number of accounts."""
         self.parts.count_accounts()
         self.parts.local.tick()
 
@@ -127,7 +126,6 @@ class BackgroundProcess:
         parts.director.tick(time.time())
 
     def _refresh(self) -> None:
-        """Take in what changed, and keep SubmitPools true to it."""
         self.parts.reload()
         if self.parts.submit_pools.tick(self.parts.policy, time.time()):
             self.parts.loops.wake_soon("director")  # jobs are bound to pilots by SubmitPools

@@ -98,7 +98,6 @@ def listen(config: ServerConfig, arguments: list[str], load: Load) -> OpenPort:
 
 
 def _at(config: ServerConfig, port: int) -> ServerConfig:
-    """The configuration with this port, if it leaves the choice."""
     if config.server.port:
         return config
     return msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, port=port))

@@ -74,7 +74,6 @@ class SteadyHandler(logging.StreamHandler):  # type: ignore[type-arg]
                 super().emit(record)
 
     def _counts(self, record: logging.LogRecord) -> bool:
-        """Count a line; whether it is to be written."""
         fault = record.exc_info[0] if record.exc_info else None
         alike = (record.name, record.levelno, str(record.msg), fault)
         extras = {name: value for name, value in vars(record).items() if name not in _STANDARD}

@@ -153,7 +153,7 @@ class BackgroundParts:
             self.loops.wake_soon("director")
 
     def _serve_queues(self, config: ServerConfig, policy: Policy, slots: dict[QueueId, int]) -> None:
-        """Have the batch systems, each with its queues. Raises LodesmanError, and changes nothing."""
+        """Raises LodesmanError, and changes nothing."""
         self.backends.configure(config.backends, policy, config.director.required_time_left)
         self.pools.watches = self.director.watches = self.cancelling.watches = self.backends.watches
         self.local.slots = slots
@@ -170,7 +170,6 @@ class BackgroundParts:
         )
 
     def _site_tests(self) -> SiteTests:
-        """Their jobs run as pilots do, with another program."""
         zipapp = share_directory(self.config) / "site-test.pyz"
         build_zipapp(zipapp, module="probe")
         settings = dataclasses.replace(self.pilot_settings, program=zipapp.read_bytes())
@@ -262,7 +261,6 @@ class BackgroundParts:
         self._accounts = count_accounts(self._accounts_db)
 
     def _figures(self) -> UpkeepFigures:
-        """For /metrics."""
         loops = self.loops.loops
         return UpkeepFigures(
             failures={loop.name: loop.failures for loop in loops},

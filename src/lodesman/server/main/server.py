@@ -146,7 +146,6 @@ class Server:
         return writer
 
     def _isolate(self) -> Isolation | None:
-        """What keeps local pilots from the server, said in the log."""
         isolation = bootstrap.isolation_of(self.config, make_account=True)
         # One line that says it, for the log and the screen.
         self.local_pilots = "" if isolation is None else isolation.sentence(count_accounts(self._writer))
@@ -247,7 +246,6 @@ class Server:
                 await asyncio.sleep(RESTART_SECONDS)
 
     async def _note_given(self) -> None:
-        """Keep beside the database what it has given out."""
         commits = self.core.journal.commits
         if commits != self._seen_commits:
             try:
@@ -297,7 +295,7 @@ def run_server(
 
 
 def _start_again(arguments: list[str], *, lived: float) -> None:
-    """Become a new server with the same configuration and port, in the same process id. Does not return."""
+    """In the same process id, with the same configuration and port. Does not return."""
     rest = next_rest(float(os.environ.get(_REST, "0")), lived=lived)
     log.critical("the server is started again after a fault", extra={"in_seconds": rest})
     time.sleep(rest)

@@ -161,7 +161,6 @@ class OwnServer(Listener):
 
 
 async def _first(*waits: Awaitable[Any], seconds: float | None = None) -> None:
-    """Wait for the first of them to end, for that time at most."""
     tasks = {asyncio.ensure_future(awaitable) for awaitable in waits}
     await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     for task in tasks:
@@ -170,7 +169,6 @@ async def _first(*waits: Awaitable[Any], seconds: float | None = None) -> None:
 
 
 def _tls_context(section: ServerSection) -> ssl.SSLContext | None:
-    """What a server with a certificate speaks; None without one."""
     if not section.tls_certificate:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
