@@ -84,7 +84,7 @@ def read_features(environment: Mapping[str, str], known: Features = Features()) 
         if place.startswith("/"):
             values.update(_of_directory(place, before))
         elif place.startswith(("http://", "https://")):
-            values.update(_of_web(place, before))
+            values.update(_read_web(place, before))
     other = values.pop("allocated_CPU", None)
     if values.get("allocated_cpu") is None and other is not None:
         values["allocated_cpu"] = other
@@ -110,14 +110,14 @@ def _in_directory(directory: int, name: str, before: int | None) -> int | None:
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             return before
-        return _number(os.read(file, _MOST_BYTES), before)
+        return _parse_number(os.read(file, _MOST_BYTES), before)
     except OSError:
         return before
     finally:
         os.close(file)
 
 
-def _of_web(place: str, before: Mapping[str, int | None]) -> Mapping[str, int | None]:
+def _read_web(place: str, before: Mapping[str, int | None]) -> Mapping[str, int | None]:
     """One connection for all; what it does not answer stays."""
     values = dict(before)
     try:
@@ -134,7 +134,7 @@ def _of_web(place: str, before: Mapping[str, int | None]) -> Mapping[str, int | 
                 if answer.status in _GONE:
                     values[name] = None
                 elif answer.status == http.client.OK:
-                    values[name] = _number(content, before[name])
+                    values[name] = _parse_number(content, before[name])
                 if (
                     not answer.isclosed()
                 ):  # more than a number has: what follows belongs to no request of ours
@@ -144,7 +144,7 @@ def _of_web(place: str, before: Mapping[str, int | None]) -> Mapping[str, int | 
     return values
 
 
-def _number(content: bytes, before: int | None) -> int | None:
+def _parse_number(content: bytes, before: int | None) -> int | None:
     """A number that is not above 0 declares nothing."""
     try:
         value = int(float(content.decode("ascii").strip()))

@@ -254,7 +254,7 @@ def safe_name(name: str) -> PurePosixPath:
     parts = [part for part in path.parts if part != "."]
     outside = steers(name) or path.is_absolute() or ".." in parts or not parts
     if outside or any(len(part.encode("utf-8", "surrogatepass")) > 255 for part in parts):
-        raise BadSandbox(f"{_plain(name)!r} is not the name of a file inside the job's directory.")
+        raise BadSandbox(f"{_plain_name(name)!r} is not the name of a file inside the job's directory.")
     return PurePosixPath(*parts)
 
 
@@ -268,7 +268,7 @@ def make_place(directory: Path, name: str) -> Path:
             at.mkdir(mode=0o700)
         except FileExistsError:
             if not stat.S_ISDIR(at.lstat().st_mode):
-                message = f"{_plain(name)!r} leads through something that is not a directory."
+                message = f"{_plain_name(name)!r} leads through something that is not a directory."
                 raise BadSandbox(message) from None
     return at / relative.name
 
@@ -303,7 +303,7 @@ def unpack(archive: Path, directory: Path) -> None:
                     raise BadSandbox("The input sandbox becomes too large when it is unpacked.")
                 _unpack_one(tar, member, directory)
     except DAMAGED as fault:
-        raise BadSandbox(f"The input sandbox is not a readable archive: {_plain(str(fault))}.") from None
+        raise BadSandbox(f"The input sandbox is not a readable archive: {_plain_name(str(fault))}.") from None
 
 
 def _unpack_one(tar: tarfile.TarFile, member: tarfile.TarInfo, directory: Path) -> None:
@@ -316,7 +316,7 @@ def _unpack_one(tar: tarfile.TarFile, member: tarfile.TarInfo, directory: Path) 
     if target.is_symlink() or target.is_file():
         target.unlink()
     if member.issym():
-        _link(member, target)
+        _make_link(member, target)
     elif member.isreg():
         source = cast("BinaryIO", tar.extractfile(member))  # None for other members only
         mode = 0o700 if member.mode & 0o100 else 0o600
@@ -326,7 +326,7 @@ def _unpack_one(tar: tarfile.TarFile, member: tarfile.TarInfo, directory: Path) 
         _set_time(target, member.mtime)
     else:
         message = "in the input sandbox is not a file, directory or symbolic link."
-        raise BadSandbox(f"{_plain(member.name)!r} {message}")
+        raise BadSandbox(f"{_plain_name(member.name)!r} {message}")
 
 
 def _set_time(file: Path, modified: float) -> None:
@@ -336,16 +336,16 @@ def _set_time(file: Path, modified: float) -> None:
         os.utime(file, (at, at), follow_symlinks=False)
 
 
-def _link(member: tarfile.TarInfo, target: Path) -> None:
+def _make_link(member: tarfile.TarInfo, target: Path) -> None:
     """`..` may only stand first: from a real directory it leads where it seems to lead."""
     goal = PurePosixPath(member.linkname)
     ups = len(list(takewhile("..".__eq__, goal.parts)))
     leaves = ups >= len(safe_name(member.name).parts) or ".." in goal.parts[ups:]
     if goal.is_absolute() or leaves or "\0" in member.linkname or not goal.parts:
-        raise BadSandbox(f"The symbolic link {_plain(member.name)!r} leads out of the job's directory.")
+        raise BadSandbox(f"The symbolic link {_plain_name(member.name)!r} leads out of the job's directory.")
     target.symlink_to(member.linkname)
 
 
-def _plain(name: str) -> str:
+def _plain_name(name: str) -> str:
     """For messages: at most 100 characters of valid UTF-8."""
     return name[:100].encode("utf-8", "replace").decode()

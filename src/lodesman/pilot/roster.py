@@ -99,7 +99,7 @@ class Roster:
                 cores=sum(job.cores for job in jobs),
                 memory_mb=sum(map(self.slot.memory_of, jobs)),
                 backlog=len(self._backlog),
-                ahead=self._wanted(now),
+                ahead=self._count_ahead(now),
                 unsent=len(self._finishing) + self._context.outbox.count(),
                 held_up=self._context.outbox.held_up(),
                 idle_since=self._idle_since,
@@ -156,7 +156,7 @@ class Roster:
             self._causes = others | {HELD} if held else others
             late = self._fill()
             causes = self._causes
-            late += self._cut(0) if causes & {SERVER, NODE, PILOT} else []
+            late += self._cut_backlog(0) if causes & {SERVER, NODE, PILOT} else []
         self._give_back(late)
         if causes != before:
             self._context.pilot.log("draining", causes=sorted(causes))
@@ -176,7 +176,7 @@ class Roster:
         """End everything; jobs that wait never start."""
         with self.changed:
             self._stopping = True
-            dropped = self._cut(0)
+            dropped = self._cut_backlog(0)
             payloads = list(self._running.values())
         for payload in payloads:
             payload.stop(stop, grace_s=grace_s)
@@ -190,7 +190,7 @@ class Roster:
             if now - self._shared < AHEAD_S or len(self._backlog) < 2:
                 return
             self._shared = now
-            returned = self._cut(len(self._backlog) // 2)
+            returned = self._cut_backlog(len(self._backlog) // 2)
         self._context.pilot.log("shared", jobs=len(returned))
         self._give_back(returned, "Others can run it earlier.")
 
@@ -199,7 +199,7 @@ class Roster:
         with self.changed:
             is_held = HELD in self._causes
             returned = [job for job in self._backlog if not is_held and is_overdue(self._came[job.key], now)]
-            self._drop(returned)
+            self._drop_from_backlog(returned)
             if returned:
                 self._ends.clear()
         self._give_back(returned, "Those before it took longer than expected.")
@@ -232,13 +232,13 @@ class Roster:
         for job in jobs:
             self.report_unstarted(job.key, protocol.RETURNED, message)
 
-    def _cut(self, count: int) -> list[protocol.AssignedJob]:
+    def _cut_backlog(self, count: int) -> list[protocol.AssignedJob]:
         """Take all but the first `count` jobs from the backlog; with the lock held."""
         cut = self._backlog[count:]
-        self._drop(cut)
+        self._drop_from_backlog(cut)
         return cut
 
-    def _drop(self, jobs: Sequence[protocol.AssignedJob]) -> None:
+    def _drop_from_backlog(self, jobs: Sequence[protocol.AssignedJob]) -> None:
         """With the lock held."""
         for job in jobs:
             del self._came[job.key]
@@ -250,7 +250,7 @@ class Roster:
         while following is not None:
             payload, following = following, None
             try:
-                payload.run(self._free, self._done)
+                payload.run(self._free_capacity, self._done)
                 # Whoever called this still knows the first: it would keep all that came after it in memory.
                 following, payload.next = payload.next, None
             finally:
@@ -262,7 +262,7 @@ class Roster:
         ended only the next jobs are examined.
         """
         late = [job for job in self._backlog if self._is_late(job)] if after is None else []
-        self._drop(late)
+        self._drop_from_backlog(late)
         while self._backlog:
             job = self._backlog[0]
             if self._is_late(job):
@@ -286,20 +286,20 @@ class Roster:
             # The server goes by less than this pilot knows: it would send the like again.
             self._causes |= {NO_TIME}
             return True
-        return HELD not in self._causes and self._against(job) == "promise"
+        return HELD not in self._causes and self._find_obstacle(job) == "promise"
 
     def _may_start(self, job: protocol.AssignedJob) -> bool:
         free = not self._stopping and HELD not in self._causes and fits(self.slot, self.load(), job)
-        return free and self._against(job) is None
+        return free and self._find_obstacle(job) is None
 
-    def _against(self, job: protocol.AssignedJob) -> str | None:
+    def _find_obstacle(self, job: protocol.AssignedJob) -> str | None:
         pilot, now = self._context.pilot, self._context.pilot.clock()
         if not self._promises.is_firm(now):
             return None
         allowance = Allowance(self.slot, pilot.options.kill_grace_s, self._ticker() - now)
         return self._promises.against(allowance.gone_by(job, now), now)
 
-    def _free(self, payload: PayloadRun) -> bool:
+    def _free_capacity(self, payload: PayloadRun) -> bool:
         """Its tree is gone. Returns whether its report can wait for others."""
         with self.changed:
             del self._running[payload.job.key]
@@ -310,7 +310,7 @@ class Roster:
             self._ends.append(self.last_end)
             self._no_job_fits = False
             late = self._fill(payload)
-            goes_on = self._goes_on()
+            goes_on = self._has_more()
         self._give_back(late)
         self._changed()
         return goes_on
@@ -331,15 +331,15 @@ class Roster:
 
     def _changed(self) -> None:
         with self.changed:
-            goes_on = self._goes_on()
-            if not goes_on or 2 * len(self._backlog) <= self._wanted(self._ticker()):
+            goes_on = self._has_more()
+            if not goes_on or 2 * len(self._backlog) <= self._count_ahead(self._ticker()):
                 self.changed.notify_all()
         self._on_change(goes_on)
 
-    def _goes_on(self) -> bool:
+    def _has_more(self) -> bool:
         return bool(self._backlog) and not (self._causes or self._stopping)
 
-    def _wanted(self, now: float) -> int:
+    def _count_ahead(self, now: float) -> int:
         """How many jobs to have ahead, half as many while others take what was given back; with the lock held."""
         if now - self._counted_at > _COUNTED_FOR_S:
             self._counted_at, self._ahead = now, jobs_ahead(self._ends, now)

@@ -198,7 +198,7 @@ class Heartbeat:
     def run(self) -> None:
         """The heartbeat thread."""
         failures = 0
-        while self._rest(failures):
+        while self._wait_for_beat(failures):
             try:
                 self.beat()
                 failures = 0
@@ -247,7 +247,7 @@ class Heartbeat:
         self._stirred.set()
         self._client.abort()
 
-    def _rest(self, failures: int) -> bool:
+    def _wait_for_beat(self, failures: int) -> bool:
         """Wait until a beat is due; false when closed."""
         if failures:
             return not self._closed.wait(min(self._every_s, self._context.delay(failures)))

@@ -53,7 +53,7 @@ class KnownSlot:
             self._noticed = None
         if self._noticed is not None:
             features = replace(features, shutdowntime_job=int(self._noticed))
-        slot = self._found(features, tick - clock, tick)
+        slot = self._describe_slot(features, tick - clock, tick)
         same = all(
             _same(getattr(slot, end), getattr(self.slot, end)) for end in ("ends", "shutdown", "retires")
         )
@@ -80,11 +80,11 @@ class KnownSlot:
             ends.append(at + ahead)
         return min(ends, default=None)
 
-    def _found(self, features: Features, ahead: float, tick: float) -> Slot:
+    def _describe_slot(self, features: Features, ahead: float, tick: float) -> Slot:
         habits, end = self._habits, self._end(features, ahead)
         if end is None:
             return replace(self.slot, ends=None, reserve_s=0.0, shutdown=None, retires=None)
-        reserve, shutdown = reserve_s(end - self._tick), self._announced(features)
+        reserve, shutdown = reserve_s(end - self._tick), self._announced_end(features)
         if shutdown is None:
             return replace(self.slot, ends=end, reserve_s=reserve, shutdown=None, retires=None)
         if _same(end, shutdown + ahead):
@@ -98,7 +98,7 @@ class KnownSlot:
             self.slot, ends=end, reserve_s=reserve, shutdown=shutdown + ahead, retires=retires + ahead
         )
 
-    def _announced(self, features: Features) -> float | None:
+    def _announced_end(self, features: Features) -> float | None:
         at, first = features.shutdown(self._clock), self._first.shutdown(self._clock)
         return at if at is not None and (first is None or at < first) else None
 

@@ -41,7 +41,7 @@ class Watch:
                 job = payload.job
                 payload.usage = used.get(job.key, payload.usage)
                 if not payload.stopping:
-                    self._hold(payload, now)
+                    self._hold_to_limits(payload, now)
                 waits.append(
                     next_check_s(payload.measured(now), job.limits, cores=job.cores, usual_s=usual_s)
                 )
@@ -52,7 +52,7 @@ class Watch:
                 self._reaper.kill(payload.job.key)
         return min([self._next, *(at for at, _ in kills if at > now)])
 
-    def _hold(self, payload: PayloadRun, now: float) -> None:
+    def _hold_to_limits(self, payload: PayloadRun, now: float) -> None:
         job, grace_s = payload.job, self._context.options.kill_grace_s
         if job.exclusive and now - self._session.last_contact >= 0.9 * self._session.lease_s:
             message = "The server did not answer for 0.9 of the lease, and the job must not run twice."

@@ -249,7 +249,7 @@ CHOSEN = {
     "launch.fetch": "a file of the input sandbox: in such a place",
     "launch._unpack_one": "a file of the input sandbox: in such a place, none that is there",
     "launch._set_time": "a file of the input sandbox that was made in such a place: no link is followed",
-    "launch._link": "a link of the input sandbox: its goal stays inside",
+    "launch._make_link": "a link of the input sandbox: its goal stays inside",
     "output._unlock": "the folder itself, which is no link",
     "output._add": "files of the output: `_size` has looked where their links lead",
     "output._walk_files": "files of the output: links are not followed; the folder itself is none",

@@ -632,15 +632,15 @@ def test_a_busy_pilot_sends_heartbeats_often_enough_for_orders(context, ear, ros
     stirred: Any = Rests()
     closed: Any = Rests()
     heartbeat._stirred, heartbeat._closed = stirred, closed
-    assert heartbeat._rest(0)
+    assert heartbeat._wait_for_beat(0)
     assert (stirred.waits, closed.waits) == ([usual], [])  # idle: as the server said
     roster.admit([make_job(1)])
-    assert heartbeat._rest(0)
-    assert heartbeat._rest(1)
+    assert heartbeat._wait_for_beat(0)
+    assert heartbeat._wait_for_beat(1)
     assert (stirred.waits, closed.waits[0]) == ([usual], min(usual, _BUSY_S))
     closed.told = True
-    assert not heartbeat._rest(0)
-    assert not heartbeat._rest(1)
+    assert not heartbeat._wait_for_beat(0)
+    assert not heartbeat._wait_for_beat(1)
 
 
 def test_a_payload_that_starts_brings_the_next_beat_nearer(context, ear, roster, monkeypatch):

@@ -68,14 +68,12 @@ def descriptions(spec: PilotSpec, stamps: Mapping[int, str], script_bytes: int) 
         *([("walltime", str(spec.wall_seconds))] if spec.wall_seconds else []),  # seconds, for the server
     ]
     files = f'(executables="{SCRIPT}")(inputfiles=("{SCRIPT}" "{script_bytes}"))(outputfiles=("{OUTPUT}" ""))'
-    relations = (
-        "".join(f"({name}={_quoted(value)})" for name, value in shared) + files + "".join(spec.options)
-    )
+    relations = "".join(f"({name}={_quote(value)})" for name, value in shared) + files + "".join(spec.options)
     jobs = [f'&(jobname="{stamp}")(arguments="{number}"){relations}' for number, stamp in stamps.items()]
     return jobs[0] if len(jobs) == 1 else "+" + "".join(f"({job})" for job in jobs)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
@@ -102,13 +100,13 @@ def refusal_of(code: int, reason: str) -> SubmitRefusal:
 
 def jobs_in(body: bytes) -> list[ArcRecord]:
     """The jobs of an answer, in order; a record that makes no sense has code 0. Raises BackendFault if it is none."""
-    jobs = _mapping(body).get("job")
+    jobs = _parse_mapping(body).get("job")
     if not isinstance(jobs, (dict, list)):
         raise BackendFault("ARC sent an answer without jobs.", transient=True)
     return [_record(item) for item in (jobs if isinstance(jobs, list) else [jobs])]
 
 
-def _mapping(body: bytes) -> Mapping[str, Any]:
+def _parse_mapping(body: bytes) -> Mapping[str, Any]:
     text = body.decode(errors="replace")
     try:
         value = json.loads(text, strict=False)
@@ -251,7 +249,7 @@ _NO_SHARE: Final = ArcShare()
 def shares_in(body: bytes) -> dict[str, ArcShare]:
     """The shares by queue. Raises BackendFault."""
     shares: dict[str, ArcShare] = {}
-    for share in _shares(_mapping(body)):
+    for share in _shares(_parse_mapping(body)):
         serving = _text(share.get("ServingState"))
         for name in (_text(share.get("Name")), _text(share.get("MappingQueue"))):
             shares[name] = ArcShare(

@@ -122,9 +122,9 @@ def jobs(out: str) -> TaskList:
     if root.tag != "job_info" or [part.tag for part in root] != ["queue_info", "job_info"]:
         raise _incredible("qstat", out)
     account = _ACCOUNT.search(head)
-    listed = [row for queue, element in _job_lists(root) if (row := _listed(element, queue)) is not None]
+    listed = [row for queue, element in _job_lists(root) if (row := _parse_row(element, queue)) is not None]
     instances = [
-        instance for element in root.iter("Queue-List") if (instance := _instance(element)) is not None
+        instance for element in root.iter("Queue-List") if (instance := _parse_instance(element)) is not None
     ]
     return TaskList(account=account[1] if account else "", listed=tuple(listed), instances=tuple(instances))
 
@@ -199,7 +199,7 @@ def parse_deletions(out: str, keys: Iterable[Key]) -> dict[Key, CancelOutcome]:
             elif words.get("job"):
                 parts.setdefault(int(words["job"]), []).append(((int(words["task"]),), outcome))
             elif words.get("of"):
-                outcomes = ((tasks, outcome) for tasks in _ranges(words["tasks"]))
+                outcomes = ((tasks, outcome) for tasks in _parse_ranges(words["tasks"]))
                 parts.setdefault(int(words["of"]), []).extend(outcomes)
     return {(job, task): _outcome(parts.get(job, ()), task, whole.get(job)) for job, task in keys}
 
@@ -283,10 +283,10 @@ def _job_lists(root: ET.Element) -> Iterator[tuple[str, ET.Element]]:
     yield from (("", element) for element in pending.iter("job_list"))
 
 
-def _listed(element: ET.Element, instance: str) -> TaskRow | None:
+def _parse_row(element: ET.Element, instance: str) -> TaskRow | None:
     words = {child.tag: child.text or "" for child in element}
     job = _number(words.get("JB_job_number", ""))
-    tasks = _ranges(words.get("tasks", "") or "1")
+    tasks = _parse_ranges(words.get("tasks", "") or "1")
     where = instance or words.get("queue_name", "")
     queue, _, host = (where or words.get("hard_req_queue", "")).partition("@")
     if job is None or not tasks or "JB_name" not in words:
@@ -299,12 +299,12 @@ def _listed(element: ET.Element, instance: str) -> TaskRow | None:
         letters=words.get("state", ""),
         queue=queue,
         host=host if where else "",
-        started_at=_time(words.get("JAT_start_time", "")) if where else None,
+        started_at=_parse_time(words.get("JAT_start_time", "")) if where else None,
         state=state_of(words.get("state", "")),
     )
 
 
-def _instance(element: ET.Element) -> QueueInstance | None:
+def _parse_instance(element: ET.Element) -> QueueInstance | None:
     words = {child.tag: child.text or "" for child in element if child.tag != "job_list"}
     used, reserved, total = (_number(words.get(f"slots_{name}", "")) for name in ("used", "resv", "total"))
     queue = words.get("name", "").partition("@")[0]
@@ -346,7 +346,7 @@ def _outcome(
 
 
 @lru_cache(maxsize=4_096)
-def _ranges(text: str) -> tuple[range, ...]:
+def _parse_ranges(text: str) -> tuple[range, ...]:
     """Numbers of tasks, such as `1-4:1,7`; empty if it is something else."""
     ranges = []
     for part in text.split(","):
@@ -365,7 +365,7 @@ def _number(text: str) -> int | None:
 
 
 @lru_cache(maxsize=4_096)
-def _time(text: str) -> float | None:
+def _parse_time(text: str) -> float | None:
     """UNIX seconds of a time that was printed with TZ=UTC0."""
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()

@@ -116,8 +116,8 @@ def job_script(
         environment="\n".join(exports),
         copy=copy,
         python=shlex.quote(spec.python),
-        program=_packed(_portable(spec.program)),
-        pilot_file=_packed(b"" if file_at else spec.pilot_file),
+        program=_pack(_portable(spec.program)),
+        pilot_file=_pack(b"" if file_at else spec.pilot_file),
         fetch=f"cp {file_at} pilot.json || exit {NO_SCRATCH}" if file_at else "",
         run=_IGNORING if notices else "exec ",
         notice=f" --notice {notice_s}" if notice_s else "",
@@ -127,7 +127,7 @@ def job_script(
     )
 
 
-def _packed(content: bytes) -> str:
+def _pack(content: bytes) -> str:
     text = base64.b64encode(zlib.compress(content, 9)).decode()
     return "\n".join(text[at : at + _WIDTH] for at in range(0, len(text), _WIDTH))
 

@@ -39,14 +39,14 @@ def build_zipapp(target: Path, package: str = "pilot", module: str = "__main__")
     whole.write(b"#!/usr/bin/env python3\n")
     with zipfile.ZipFile(whole, "w", zipfile.ZIP_STORED) as archive:
         for name, content in sorted(travelling_sources(package, module).items()):
-            for member, octets in ((name, content), (f"{name}c", _compiled(name, content))):
+            for member, octets in ((name, content), (f"{name}c", _compile(name, content))):
                 entry = zipfile.ZipInfo(member, _ZIP_TIME)
                 entry.external_attr = 0o644 << 16
                 archive.writestr(entry, octets)
     write_durably(target, whole.getvalue(), mode=0o755)
 
 
-def _compiled(name: str, source: bytes) -> bytes:
+def _compile(name: str, source: bytes) -> bytes:
     """A `.pyc` that is never compared with its source (PEP 552), and whose bytes do not vary."""
     head = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(source)
     return head + marshal.dumps(compile(source, name, "exec", dont_inherit=True, optimize=0), 2)

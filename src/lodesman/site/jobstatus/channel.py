@@ -197,12 +197,12 @@ def read(directory: Path, *, uid: int | None = None, wait_s: float = READER_WAIT
     read at once. Raises Unreadable.
     """
     ends = time.monotonic() + wait_s
-    with _opened(directory, uid) as folder:
+    with _open_folder(directory, uid) as folder:
         for _ in range(_TRIES):
             descriptor = folder.open(LOCK)
             if descriptor is None:
                 return Reading({}, {})
-            with _locked(descriptor, ends - time.monotonic(), folder.takes_both):
+            with _hold_locks(descriptor, ends - time.monotonic(), folder.takes_both):
                 if _is_at(folder.descriptor, LOCK, descriptor):
                     return folder.read_all(descriptor)
     raise Unreadable("busy", LOCK)
@@ -210,12 +210,12 @@ def read(directory: Path, *, uid: int | None = None, wait_s: float = READER_WAIT
 
 def owner_of(directory: Path) -> int:
     """Raises Unreadable."""
-    with _opened(directory, None) as folder:
+    with _open_folder(directory, None) as folder:
         return folder.uid
 
 
 @contextmanager
-def _opened(directory: Path, uid: int | None) -> Iterator[_Folder]:
+def _open_folder(directory: Path, uid: int | None) -> Iterator[_Folder]:
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | _OPEN)
     except OSError as fault:
@@ -232,7 +232,7 @@ def _opened(directory: Path, uid: int | None) -> Iterator[_Folder]:
 
 
 @contextmanager
-def _locked(descriptor: int, wait_s: float, ranges: bool) -> Iterator[None]:
+def _hold_locks(descriptor: int, wait_s: float, ranges: bool) -> Iterator[None]:
     """By both kinds where they are two, since a foreign writer may take either."""
     lock = Lock(descriptor, shared=True, ranges=ranges)
     try:

@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     """Simulate and print; exit code 0, or 1 if there is nothing to compare."""
     assumed = Assumptions(**{field.name: getattr(options, field.name) for field in fields(Assumptions)})
     try:
-        with _opened(options.swf) as lines:
+        with _open_log(options.swf) as lines:
             log = list(read_swf(lines))
     except (OSError, EOFError) as fault:
         sys.stderr.write(f"vacate: {options.swf} cannot be read: {fault}\n")
@@ -128,7 +128,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _opened(path: Path) -> TextIO:
+def _open_log(path: Path) -> TextIO:
     if path.suffix == ".gz":
         return gzip.open(path, "rt", encoding="utf-8", errors="replace")
     return path.open(encoding="utf-8", errors="replace")

@@ -86,12 +86,12 @@ def _with_looks(job: Candidate, looks: Sequence[Look], now: float) -> Candidate:
     return replace(
         job,
         status=looks[0].status,
-        estimate=replace(_sum(estimates), flags=tuple(sorted(flags))),
+        estimate=replace(_sum_parts(estimates), flags=tuple(sorted(flags))),
         age=None if None in ages else max(age for age in ages if age is not None),
     )
 
 
-def _sum(estimates: Sequence[Estimate]) -> Estimate:
+def _sum_parts(estimates: Sequence[Estimate]) -> Estimate:
     """Wastes add up, and the job stays as long as its longest part. What one does not say is unknown."""
 
     def all_of(values: Sequence[int | None], join: Callable[[list[int]], int]) -> int | None:
@@ -142,13 +142,13 @@ def read_shown(text: str) -> Look:
         return Look(None, fault=_word(fault))
     words = flags if isinstance(flags, list) else []
     return Look(
-        Status.of(_typed(values)),
+        Status.of(_set_types(values)),
         float(age) if isinstance(age, (int, float)) and age >= 0 else None,
         tuple(sorted(_word(flag) for flag in words)),
     )
 
 
-def _typed(values: Mapping[str, int]) -> dict[str, int]:
+def _set_types(values: Mapping[str, int]) -> dict[str, int]:
     return {key: bool(value) if key == KEYS[7] else int(value) for key, value in values.items()}
 
 

@@ -163,14 +163,14 @@ def _event(last: Status, fresh: Status, allocated: int, now: float) -> str:
         return "overdue"
     least = max(LEAST_CHANGE_SECONDS, LEAST_CHANGE_SHARE * ((end or 0) - now))
     moved = (
-        _moved(first, fresh.first_exp_job_end),
-        _moved(end, fresh.last_exp_job_end),
-        _moved(waste, fresh.add_final_exp_waste) / max(1, allocated),
+        _distance(first, fresh.first_exp_job_end),
+        _distance(end, fresh.last_exp_job_end),
+        _distance(waste, fresh.add_final_exp_waste) / max(1, allocated),
     )
     return "estimate" if max(moved) > least else "nothing-new"
 
 
-def _moved(before: int | None, since: int | None) -> int:
+def _distance(before: int | None, since: int | None) -> int:
     return abs((since or 0) - (before or 0))
 
 
