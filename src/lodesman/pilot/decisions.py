@@ -222,15 +222,15 @@ class StepResult:
 
 def judge_step(met: StepResult) -> str:
     """What is wrong with the node, in words; '' if nothing is."""
-    what = os.strerror(met.number) if met.number else ""
+    reason = os.strerror(met.number) if met.number else ""
     if met.number == errno.ENOSPC and met.no_inodes:
-        what = f"{what} for more files (no inodes are left)"
+        reason = f"{reason} for more files (no inodes are left)"
     if met.step == SCRATCH:
-        return f"{what} in {met.place}"
+        return f"{reason} in {met.place}"
     if met.step == WARDEN or (met.status is None and not met.number):
-        return f"No process can be kept apart for a payload: {what or 'it was killed at its start'}"
+        return f"No process can be kept apart for a payload: {reason or 'it was killed at its start'}"
     if met.number:
-        return f"/bin/sh cannot be started: {what}"
+        return f"/bin/sh cannot be started: {reason}"
     if met.status in (126, 127):
         return f"No program can be executed in {met.place}: {os.strerror(errno.EACCES)} (is it mounted with noexec?)"
     if met.status == NO_PYTHON:

@@ -249,8 +249,8 @@ class ArcBackend:
         for native_id in set(self._known) - listed:
             self._known.pop(native_id, None)
             self._ends.pop(native_id, None)
-        known = {native_id: self._known.get(native_id, _NOTHING) for native_id in listed}
-        return {native_id: facts for native_id, facts in known.items() if backend.split_stamp(facts.name)}
+        all_facts = {native_id: self._known.get(native_id, _NOTHING) for native_id in listed}
+        return {native_id: facts for native_id, facts in all_facts.items() if backend.split_stamp(facts.name)}
 
     def _observe(self, native_ids: Iterable[str]) -> dict[str, ArcRecord]:
         """What ARC says of these jobs, but for those whose end is known; what is worth knowing is learned."""

@@ -203,7 +203,7 @@ class LocalBackend:
                 self._end_all(pilots, reason)
                 return ()
             started = []
-            for pilot, entry, state in sorted(pilots, key=lambda found: found[1].order):
+            for pilot, entry, state in sorted(pilots, key=lambda row: row[1].order):
                 free = self.slots.get(entry.queue, 0) - self.known.unknown - used[entry.queue]
                 if state is NativeState.WAITING and free > 0:
                     # It is tried again at a later tick.

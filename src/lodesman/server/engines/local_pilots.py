@@ -167,11 +167,11 @@ class LocalPilots:
         self._find_vanished(self._entries.keys() - stamps)
         self._unknown.clear()
         for stamp in sorted(stamps - self._ended):
-            pilot, known, is_read = PilotDirectory(self.root / stamp), None, False
+            pilot, row, is_read = PilotDirectory(self.root / stamp), None, False
             with self.alone(stamp):
-                known, is_read = self._look(pilot), True
-            if known is not None:
-                yield known
+                row, is_read = self._look(pilot), True
+            if row is not None:
+                yield row
             elif not is_read and (entry := self._entries.get(stamp)):
                 yield pilot, entry, None
             elif not is_read:

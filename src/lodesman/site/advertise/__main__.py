@@ -117,11 +117,11 @@ def find_token(file: str, environ: Mapping[str, str]) -> str:
 
 def send(options: argparse.Namespace, token: str, ad: str) -> str:
     """Publish at the first server that answers; returns what is said of the ad. Raises LodesmanError."""
-    servers = [parse_server(one.strip()) for one in options.server.split(",") if one.strip()]
-    for one in servers:
-        if not one.is_private:
+    servers = [parse_server(word.strip()) for word in options.server.split(",") if word.strip()]
+    for server in servers:
+        if not server.is_private:
             raise InvalidConfig(
-                f"The token would travel to {one} in the clear.", hint="Name it as https://..."
+                f"The token would travel to {server} in the clear.", hint="Name it as https://..."
             )
     client = Client(servers, token, ca_file=options.ca_file or None)
     try:
@@ -154,13 +154,13 @@ def _from(least: int, most: int = 999_999_999) -> Callable[[str], int]:
 
 def parser(prog: str | None, environ: Mapping[str, str]) -> argparse.ArgumentParser:
     """Of the command line."""
-    found = argparse.ArgumentParser(
+    command_line = argparse.ArgumentParser(
         prog, description="Count the jobs of a site, and publish them with its limits.", epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )  # fmt: skip
     sources = ("slurm", "gridengine", "htcondor", "arc", "command")
     # fmt: off
-    add = found.add_argument
+    add = command_line.add_argument
     add("--site", metavar="NAME", help="the site, as the server's configuration names it")
     add("--from", dest="source", choices=sources, help="what counts the jobs")
     add("--max-jobs", type=_from(0), metavar="N", help="MaxJobs: the most jobs here, in any state")
@@ -184,7 +184,7 @@ def parser(prog: str | None, environ: Mapping[str, str]) -> argparse.ArgumentPar
     add("--write", metavar="FILE", help="only write this program to FILE, for a machine without Lodesman")
     add("words", nargs="*", metavar="WORD", help="after --, see below")
     # fmt: on
-    return found
+    return command_line
 
 
 def _copy(target: Path) -> None:

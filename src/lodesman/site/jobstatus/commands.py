@@ -242,7 +242,7 @@ def _verdict(answer: _Findings) -> Iterator[str]:
 
 
 def _in_full(answer: _Findings) -> Iterator[str]:
-    snapshot, known = answer.snapshot, answer.estimate
+    snapshot, bounds = answer.snapshot, answer.estimate
     if snapshot.status is None:
         yield from _verdict(answer)
         return
@@ -250,11 +250,11 @@ def _in_full(answer: _Findings) -> Iterator[str]:
     yield f"{plain(answer.directory)}: {VERDICTS[answer.code]}, written {age}"
     for key, value in snapshot.status.items().items():
         yield _row(key, "-" if value is None else str(value), _meaning(key, value, answer.now))
-    longest = "unknown" if known.remaining_max is None else _span(known.remaining_max)
-    expected = "unknown" if known.remaining_expected is None else _span(known.remaining_expected)
+    longest = "unknown" if bounds.remaining_max is None else _span(bounds.remaining_max)
+    expected = "unknown" if bounds.remaining_expected is None else _span(bounds.remaining_expected)
     yield _row("remaining", expected, f"at most: {longest}")
-    yield _row("draining waste", *_cost(known.draining_waste))
-    yield _row("kill waste", *_cost(known.kill_waste))
+    yield _row("draining waste", *_cost(bounds.draining_waste))
+    yield _row("kill waste", *_cost(bounds.kill_waste))
     for flag in answer.flags:
         yield f"  {in_words(flag)}"
 

@@ -74,7 +74,7 @@ def read_kill_wait(text: str) -> int:
         name for name in settings if re.fullmatch(r"Epilog(\[\d+\])?", name) and settings[name] != "(null)"
     ]
     limits = [settings[name] for name in ("EpilogTimeout", "PrologEpilogTimeout") if name in settings]
-    limit = next((int(one.split()[0]) for one in limits if one.split()[0].isdigit()), _NO_LIMIT)
+    limit = next((int(text.split()[0]) for text in limits if text.split()[0].isdigit()), _NO_LIMIT)
     wait = settings.get("KillWait", "").split()[:1]
     seconds = int(wait[0]) if wait and wait[0].isdigit() else 0
     return seconds + (limit if epilogs and limit < _NO_LIMIT else 0)
@@ -96,8 +96,8 @@ def _expand(part: str) -> Iterator[str]:
     if not bracket:
         yield head
         return
-    for one in inside.split(","):
-        match = _RANGE.fullmatch(one)
+    for numbers in inside.split(","):
+        match = _RANGE.fullmatch(numbers)
         if not match:
             raise SiteFault(f"squeue printed a list of nodes that is none: {shown(part)}")
         first, last = int(match[1]), int(match[2] or match[1])

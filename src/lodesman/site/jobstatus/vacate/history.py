@@ -89,16 +89,16 @@ def after_list(
     before: VacateHistory, running: Iterable[Candidate], now: float, killed: Collection[str] = ()
 ) -> VacateHistory:
     """After all running jobs were listed: those that are gone have ended; `killed` are made to end now."""
-    listed = {one.job: one for one in running}
+    listed = {candidate.job: candidate for candidate in running}
     still: dict[str, Sighting] = {}
     ends = dict(before.ends)
-    for job, one in before.running.items():
-        if job in listed and listed[job].started == one.started:
-            still[job] = one._replace(last_seen=now, killed=one.killed or job in killed)
+    for job, sighting in before.running.items():
+        if job in listed and listed[job].started == sighting.started:
+            still[job] = sighting._replace(last_seen=now, killed=sighting.killed or job in killed)
             continue
-        error = _error(one, now)
+        error = _error(sighting, now)
         if error is not None:
-            ends[one.owner] = (*ends.get(one.owner, ()), JobEnd(now, error))[-MOST_ENDS:]
+            ends[sighting.owner] = (*ends.get(sighting.owner, ()), JobEnd(now, error))[-MOST_ENDS:]
     return VacateHistory(still, _recent(ends, now))
 
 
