@@ -34,7 +34,7 @@ from lodesman.decide.resources import QueueId
 from lodesman.server.engines.backend import CancelOutcome, NativeState
 from lodesman.server.engines.local import LocalBackend
 from lodesman.server.engines.pilot_directory import PilotDirectory
-from lodesman.server.engines.processes import find_marked, make_cgroup
+from lodesman.server.engines.pilot_processes import find_marked, make_cgroup
 
 QUEUE = QueueId("Hostile/../Site\n", "ce '; rm -rf", "\N{SNOWMAN}")
 PATIENCE = 200.0

@@ -250,7 +250,7 @@ CHANGED_BY_NAME = {
     "server/engines/keeper.py": "no links are followed",
     "server/engines/local.py": "in the data folder",
     "server/engines/pilot_directory.py": "in the data folder",
-    "server/engines/processes.py": "in the data folder",
+    "server/engines/pilot_processes.py": "in the data folder",
     "server/main/backends.py": "the data folder",
     "server/main/data_folder.py": "the data folder",
     "site/jobstatus/__main__.py": "what its caller has just written",

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lodesman.base.processes import kill_cgroup, remove_cgroup
-from lodesman.server.engines import processes
-from lodesman.server.engines.processes import _own_directory, make_cgroup
+from lodesman.server.engines import pilot_processes
+from lodesman.server.engines.pilot_processes import _own_directory, make_cgroup
 
 # Recorded: Debian 12 with systemd (unified), a container with both versions, and one without version 2.
 UNIFIED = "0::/user.slice/user-1000.slice/user@1000.service/app.slice/run-7.scope\n"
@@ -63,14 +63,14 @@ def test_nonsense_is_no_cgroup(text):
 
 
 def test_no_cgroup_where_none_may_be_made(monkeypatch, tmp_path):
-    monkeypatch.setattr(processes, "_own_directory", lambda own, mounts: tmp_path / "missing")
+    monkeypatch.setattr(pilot_processes, "_own_directory", lambda own, mounts: tmp_path / "missing")
     assert make_cgroup("lodesman-test") is None
-    monkeypatch.setattr(processes, "_own_directory", lambda own, mounts: None)
+    monkeypatch.setattr(pilot_processes, "_own_directory", lambda own, mounts: None)
     assert make_cgroup("lodesman-test") is None
 
 
 def test_a_kernel_that_cannot_kill_a_cgroup(monkeypatch, tmp_path):
-    monkeypatch.setattr(processes, "_own_directory", lambda own, mounts: tmp_path)
+    monkeypatch.setattr(pilot_processes, "_own_directory", lambda own, mounts: tmp_path)
     assert make_cgroup("lodesman-test") is None
     assert list(tmp_path.iterdir()) == []
 
@@ -98,7 +98,7 @@ def test_a_real_one():
 
 def test_one_in_which_processes_live_is_not_taken(tmp_path, monkeypatch):
     """Its keeper would kill them with it: they may be of the same pilot, started from another directory."""
-    monkeypatch.setattr(processes, "_own_directory", lambda own, mounts: tmp_path)
+    monkeypatch.setattr(pilot_processes, "_own_directory", lambda own, mounts: tmp_path)
     made = tmp_path / "lodesman-test"
     made.mkdir()
     (made / "cgroup.kill").touch()

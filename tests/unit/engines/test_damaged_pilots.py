@@ -12,7 +12,7 @@ from tests.kits.shell_pilots import same, send
 from tests.kits.table import hold_all
 
 from lodesman.decide.resources import QueueId
-from lodesman.server.engines import local, local_pilots, pilot_directory, processes
+from lodesman.server.engines import local, local_pilots, pilot_directory, pilot_processes
 from lodesman.server.engines.backend import CancelOutcome, NativeState
 from lodesman.server.engines.isolation import Isolation
 from lodesman.server.engines.keeper import write_json
@@ -241,8 +241,8 @@ def test_one_that_runs_is_not_ended_because_its_submission_is_damaged(tmp_path, 
 
 
 def test_a_submission_that_is_damaged_after_it_was_read_ends_that_pilot_alone(tmp_path, machine, monkeypatch):
-    monkeypatch.setattr(local, "launch", processes.launch)
-    monkeypatch.setattr(processes, "_spawn", lambda *_: 2**22 + 1)
+    monkeypatch.setattr(local, "launch", pilot_processes.launch)
+    monkeypatch.setattr(pilot_processes, "_spawn", lambda *_: 2**22 + 1)
     backend = LocalBackend(tmp_path, {QUEUE: 0}, cgroups=False)
     send(backend, QUEUE, "lost-1", "next-1")
     (tmp_path / "lost-1" / "entry.json").write_bytes(b"")
@@ -263,11 +263,13 @@ def test_a_pilot_belongs_to_the_start_of_the_machine_in_which_its_keeper_began(
     machine["now"] = ANOTHER
     monkeypatch.setattr(os, "fsync", synced.append)
     seen = []
-    monkeypatch.setattr(processes, "_spawn", lambda *_: seen.append((pilot.entry().boot, len(synced))) or 1)
-    processes.launch(pilot, python="", cgroups=False, isolation=Isolation())
+    monkeypatch.setattr(
+        pilot_processes, "_spawn", lambda *_: seen.append((pilot.entry().boot, len(synced))) or 1
+    )
+    pilot_processes.launch(pilot, python="", cgroups=False, isolation=Isolation())
     assert seen == [(ANOTHER, 2)], "on the disk, file and folder, before the keeper begins"
     assert pilot.is_of_this_boot()
-    processes.launch(pilot, python="", cgroups=False, isolation=Isolation())
+    pilot_processes.launch(pilot, python="", cgroups=False, isolation=Isolation())
     assert seen[1:] == [(ANOTHER, 2)], "and in general without a write"
 
 
@@ -278,7 +280,7 @@ def test_a_pilot_belongs_to_the_start_of_the_machine_in_which_its_keeper_began(
 def spawned(machine, monkeypatch):
     """The pilots whose keepers are started, and do not run."""
     found = []
-    monkeypatch.setattr(local, "launch", processes.launch)
+    monkeypatch.setattr(local, "launch", pilot_processes.launch)
     monkeypatch.setattr(
         os, "posix_spawn", lambda _python, words, *_, **__: found.append(Path(words[4]).name) or 2**22
     )

@@ -14,7 +14,7 @@ from tests.kits.shell_pilots import same, send
 from tests.kits.table import hold_all
 
 from lodesman.decide.resources import QueueId
-from lodesman.server.engines import keeper, local, local_pilots, pilot_directory, processes
+from lodesman.server.engines import keeper, local, local_pilots, pilot_directory, pilot_processes
 from lodesman.server.engines.backend import CancelOutcome, NativeState
 from lodesman.server.engines.local import LocalBackend
 from lodesman.server.engines.pilot_directory import PilotDirectory
@@ -38,10 +38,10 @@ RECORDS = {"entry.json": Entry, "keeper.json": StartRecord, "ended.json": EndRec
 def machine(monkeypatch):
     """Nothing is started, and no process of this machine is one of a pilot."""
     monkeypatch.setattr(pilot_directory, "boot_id", lambda: HERE)
-    monkeypatch.setattr(processes, "living_processes", dict)
+    monkeypatch.setattr(pilot_processes, "living_processes", dict)
     monkeypatch.setattr(local_pilots, "living_processes", dict)
     monkeypatch.setattr(os, "fsync", lambda number: None)
-    monkeypatch.setattr(processes, "_spawn", lambda *_: 2**22 + 1)
+    monkeypatch.setattr(pilot_processes, "_spawn", lambda *_: 2**22 + 1)
     return monkeypatch
 
 
@@ -135,12 +135,12 @@ def test_an_environment_may_have_bytes_that_are_no_text(tmp_path, machine):
 def test_a_cgroup_of_another_name_is_not_killed(tmp_path, machine, is_own):
     """Forged, or of the server from whose folder this one was copied."""
     killed = []
-    machine.setattr(processes, "kill_cgroup", killed.append)
-    machine.setattr(processes, "remove_cgroup", lambda _: None)
+    machine.setattr(pilot_processes, "kill_cgroup", killed.append)
+    machine.setattr(pilot_processes, "remove_cgroup", lambda _: None)
     root, copy = tmp_path / "p", tmp_path / "copy"
     pilot = written(root)
     made = []
-    machine.setattr(processes, "make_cgroup", lambda name: made.append(f"/sys/fs/cgroup/a/{name}"))
+    machine.setattr(pilot_processes, "make_cgroup", lambda name: made.append(f"/sys/fs/cgroup/a/{name}"))
     record = pilot.record()
     (pilot.path / "keeper.json").unlink()
     backend = LocalBackend(root, {QUEUE: 1})

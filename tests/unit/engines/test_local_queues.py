@@ -16,7 +16,7 @@ from tests.kits.shell_pilots import PROGRAM, send, shell_spec
 
 from lodesman.base.errors import BackendFault
 from lodesman.decide.resources import QueueId
-from lodesman.server.engines import local, local_pilots, processes
+from lodesman.server.engines import local, local_pilots, pilot_processes
 from lodesman.server.engines.backend import BatchLoad, CancelOutcome, NativeState
 from lodesman.server.engines.keeper import read_json, write_json
 from lodesman.server.engines.local import LocalBackend
@@ -111,7 +111,7 @@ class TestSubmit:
         )
         environment = json.loads((root / "s1-1" / "entry.json").read_text())["environment"]
         assert environment["LODESMAN_STAMP"] == "s1-1"
-        assert environment["LODESMAN_PILOTS"] == processes.root_mark(root)
+        assert environment["LODESMAN_PILOTS"] == pilot_processes.root_mark(root)
         assert (environment["X"], environment["LANG"]) == ("1", "C.UTF-8")
         assert "PGPASSWORD" not in environment
 

@@ -12,7 +12,7 @@ from tests.kits.shell_pilots import same, send
 
 from lodesman.base.processes import read_process
 from lodesman.decide.resources import QueueId
-from lodesman.server.engines import local, local_pilots, processes
+from lodesman.server.engines import local, local_pilots, pilot_processes
 from lodesman.server.engines.backend import CancelOutcome, NativeState
 from lodesman.server.engines.keeper import write_json
 from lodesman.server.engines.local import LocalBackend
@@ -27,8 +27,8 @@ class Child(subprocess.Popen[bytes]):
     """A process that carries the marks of the keeper of pilot lost-1."""
 
     def __init__(self, root):
-        marks = {processes.MARK: "lost-1", processes.ROOT_MARK: processes.root_mark(root)}
-        marks[processes._KEEPER_MARK] = "1"
+        marks = {pilot_processes.MARK: "lost-1", pilot_processes.ROOT_MARK: pilot_processes.root_mark(root)}
+        marks[pilot_processes._KEEPER_MARK] = "1"
         code = "import sys; print(flush=True); sys.stdin.read()"
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         super().__init__([sys.executable, "-I", "-S", "-c", code], env=marks, **pipes)
@@ -63,7 +63,7 @@ def root(tmp_path, monkeypatch, begun):
         found = [read_process(one.pid) for one in begun]
         return {one.pid: one for one in found if one is not None and one.state not in "ZX"}
 
-    for module in (local_pilots, processes):
+    for module in (local_pilots, pilot_processes):
         monkeypatch.setattr(module, "living_processes", table)
     monkeypatch.setattr(os, "fsync", lambda number: None)
     return tmp_path / "pilots"
@@ -263,15 +263,18 @@ def test_a_real_pilot_goes_on_beside_a_copy_of_its_directory_and_a_stop_ends_it(
         assert backend.tick() == ("lost-1",)
         assert pipe.read_text() == "runs\n"
         swap(root)
-        living = processes.find_marked(paths, processes.living_processes()).keys()
+        living = pilot_processes.find_marked(paths, pilot_processes.living_processes()).keys()
         assert backend.tick() == ()
         assert backend.loads([QUEUE])[QUEUE].running == 1
         later = LocalBackend(root, {QUEUE: 1}, cgroups=cgroups)
         assert later.tick() == ()
         assert (backend.damaged, later.damaged) == ([OLDER], [OLDER])
-        keepers = {one.pid for one in processes.find_keepers(paths["lost-1"], processes.living_processes())}
+        keepers = {
+            one.pid
+            for one in pilot_processes.find_keepers(paths["lost-1"], pilot_processes.living_processes())
+        }
         assert (len(keepers), keepers <= living) == (2, True)
         assert backend.stop_all(grace_seconds=0.1, deadline_seconds=60.0) == ()
-        assert not processes.find_marked(paths, processes.living_processes())
+        assert not pilot_processes.find_marked(paths, pilot_processes.living_processes())
     finally:
-        processes.sweep([PilotDirectory(paths["lost-1"])], timeout=60.0)
+        pilot_processes.sweep([PilotDirectory(paths["lost-1"])], timeout=60.0)

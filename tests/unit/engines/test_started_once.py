@@ -15,7 +15,7 @@ from tests.kits.shell_pilots import same, send
 
 from lodesman.base.errors import BackendFault
 from lodesman.decide.resources import QueueId
-from lodesman.server.engines import local, local_pilots, processes
+from lodesman.server.engines import local, local_pilots, pilot_processes
 from lodesman.server.engines.backend import NativeState
 from lodesman.server.engines.local import LocalBackend
 from lodesman.server.engines.pilot_directory import PilotDirectory
@@ -118,15 +118,15 @@ def test_one_that_lives_without_a_directory_keeps_a_slot_of_a_server_that_begins
 
 
 def test_living_pilots_of_a_folder_are_known_by_their_marks(tmp_path):
-    marks = {processes.MARK: "lost-1", processes.ROOT_MARK: processes.root_mark(tmp_path)}
+    marks = {pilot_processes.MARK: "lost-1", pilot_processes.ROOT_MARK: pilot_processes.root_mark(tmp_path)}
     code = "import sys; print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", code], env=marks, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as child:
         assert child.stdout.readline() == b"\n"
-        table = {child.pid: processes.living_processes()[child.pid]}
-        assert processes.find_stamps(tmp_path, table) == {"lost-1"}
-        assert processes.find_stamps(tmp_path / "other", table) == set()
+        table = {child.pid: pilot_processes.living_processes()[child.pid]}
+        assert pilot_processes.find_stamps(tmp_path, table) == {"lost-1"}
+        assert pilot_processes.find_stamps(tmp_path / "other", table) == set()
         child.send_signal(signal.SIGKILL)
 
 
@@ -154,7 +154,7 @@ def test_a_stop_ends_a_pilot_whose_directory_is_gone_and_comes_back(tmp_path, is
     other = tmp_path / "copy"
     shutil.copytree(root, other, ignore=shutil.ignore_patterns("*.json.*"))  # which come and go
     LocalBackend(other, {QUEUE: 1}, cgroups=False).tick()
-    assert processes.find_marked(paths, processes.living_processes()), (
+    assert pilot_processes.find_marked(paths, pilot_processes.living_processes()), (
         "a server on a copy ends no pilot of this one"
     )
     shutil.rmtree(root / "lost-1")
@@ -163,4 +163,4 @@ def test_a_stop_ends_a_pilot_whose_directory_is_gone_and_comes_back(tmp_path, is
     assert later.loads([QUEUE])[QUEUE].running == 1
     ending = later if is_later else backend
     assert ending.stop_all(grace_seconds=1.0, deadline_seconds=60.0) == ()
-    assert not processes.find_marked(paths, processes.living_processes())
+    assert not pilot_processes.find_marked(paths, pilot_processes.living_processes())

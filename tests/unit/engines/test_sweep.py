@@ -11,9 +11,9 @@ import sys
 import pytest
 
 from lodesman.base.processes import Process, living_processes
-from lodesman.server.engines import processes as module
+from lodesman.server.engines import pilot_processes as module
 from lodesman.server.engines.pilot_directory import PilotDirectory
-from lodesman.server.engines.processes import MARK, find_marked, sweep
+from lodesman.server.engines.pilot_processes import MARK, find_marked, sweep
 
 SLEEPER = "import signal; print('ready', flush=True); signal.pause()"
 

@@ -10,7 +10,7 @@ import textwrap
 
 import pytest
 
-from lodesman.server.engines.processes import limit_open_files
+from lodesman.server.engines.pilot_processes import limit_open_files
 from lodesman.server.main.process import _FEW_FILES as FEW
 from lodesman.server.main.process import _MOST_FILES as MOST
 

@@ -35,8 +35,7 @@ from lodesman.server.engines.damage import is_of_system, open_lock, remove
 from lodesman.server.engines.isolation import Isolation
 from lodesman.server.engines.local_pilots import FoundPilot, LocalPilots, folder_of
 from lodesman.server.engines.pilot_directory import PilotDirectory
-from lodesman.server.engines.pilot_records import Entry
-from lodesman.server.engines.processes import (
+from lodesman.server.engines.pilot_processes import (
     MARK,
     ROOT_MARK,
     keep_program,
@@ -45,6 +44,7 @@ from lodesman.server.engines.processes import (
     root_mark,
     stop_kept,
 )
+from lodesman.server.engines.pilot_records import Entry
 
 _OUTPUT_CAP: Final = 1 << 20
 # More than a pilot needs: it ends its payloads (10 s), hands in their results (10 s) and leaves; a test compares it.

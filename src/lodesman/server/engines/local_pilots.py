@@ -23,8 +23,8 @@ from lodesman.decide.resources import QueueId
 from lodesman.server.engines.backend import NativeState, NativeStatus
 from lodesman.server.engines.damage import is_of_system
 from lodesman.server.engines.pilot_directory import ENTRY, STAMP, PilotDirectory
+from lodesman.server.engines.pilot_processes import find_keepers, find_marked, find_stamps, sweep
 from lodesman.server.engines.pilot_records import Entry
-from lodesman.server.engines.processes import find_keepers, find_marked, find_stamps, sweep
 
 MOST_LAUNCHES: Final = 3  # keepers that end before they start their pilot, until it is given up
 REFUSED_CODE: Final = 3  # the exit code of a pilot that the server refused; a test compares it
