@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lodesman.server.loops.reasons import MainReasons
-from lodesman.user.cli.pilots import _remark
+from lodesman.user.cli.commands.pilots import _remark
 from lodesman.wire import calls
 
 JOB = {"CPUTime": 500, "Site": "North"}

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from lodesman.server.store import SqliteDatabase
-from lodesman.user.cli.programs import OwnProgram
+from lodesman.user.cli.commands.programs import OwnProgram
 from lodesman.user.cli.root import lode
 from lodesman.wire.server import HotMetrics
 from lodesman.wire.vocabulary import BreakerState, MainReason, PilotState, StartFault

@@ -31,7 +31,7 @@ from lodesman.server.config import ServerFile, load_config
 from lodesman.server.config.backends import BackendSection
 from lodesman.server.config.identities import IdentitySection
 from lodesman.server.store import SqliteDatabase
-from lodesman.user.cli.pilots import pilot
+from lodesman.user.cli.commands.pilots import pilot
 from lodesman.user.cli.root import lode
 from lodesman.wire.accounts import SCOPES
 from lodesman.wire.server import HotMetrics

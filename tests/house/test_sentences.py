@@ -20,9 +20,9 @@ PLURAL = re.compile(
 MANY = {
     "server/http/hosts.py": {"len(same)"},
     "server/engines/isolation.py": {"accounts"},
-    "user/cli/jobs.py": {"described.jobs"},
-    "user/cli/plan.py": {"rate"},
-    "user/cli/task_queues.py": {"key.pilot_type"},
+    "user/cli/commands/jobs.py": {"described.jobs"},
+    "user/cli/commands/plan.py": {"rate"},
+    "user/cli/commands/task_queues.py": {"key.pilot_type"},
     "server/writer/accounts.py": {"len(hashes)"},
     "server/writer/order.py": {"len(own_rows)"},
     "decide/director/limits.py": {"count"},

@@ -15,7 +15,7 @@ from lodesman.server.config import ServerFile, load_config
 from lodesman.server.main.__main__ import parse
 from lodesman.user.cli import configured
 from lodesman.user.cli.arguments import Parsed
-from lodesman.user.cli.serve import LODE, sites_file
+from lodesman.user.cli.commands.serve import LODE, sites_file
 
 # --- users and tokens
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from lodesman.user.cli.actions import _parse_changes
+from lodesman.user.cli.commands.actions import _parse_changes
 
 
 @pytest.mark.parametrize(

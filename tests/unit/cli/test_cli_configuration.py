@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lodesman.base.errors import Conflict, InvalidConfig
+from lodesman.user.cli.commands.sites import directory_of, written_at
 from lodesman.user.cli.faults import refusal
-from lodesman.user.cli.sites import directory_of, written_at
 from lodesman.user.cli.words import located
 
 HOSTILE = "\x1b]0;owned\x07"

@@ -181,7 +181,7 @@ def test_a_backup_is_one_moment_of_a_database_that_changes(lode, database, home,
                 thread.start()
                 thread.join()
 
-        monkeypatch.setattr("lodesman.user.cli.database.progress", lambda *_, **__: Progress())
+        monkeypatch.setattr("lodesman.user.cli.commands.database.progress", lambda *_, **__: Progress())
         result = lode("db", "backup", "backup.db")
         assert result.code == 0, result.err
         assert len(steps) > 10

@@ -7,8 +7,8 @@ import shlex
 import click
 import pytest
 
+from lodesman.user.cli.commands.programs import jobstatus
 from lodesman.user.cli.examples import command_line, examples_of
-from lodesman.user.cli.programs import jobstatus
 from lodesman.user.cli.root import lode
 
 WITH_A_HELP_OF_THEIR_OWN = type(jobstatus)  # their arguments are read by programs that run without a server

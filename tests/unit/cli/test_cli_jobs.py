@@ -11,13 +11,14 @@ from tests.unit.cli.conftest import full, job_row, typed, waited
 
 from lodesman.languages.jobs.spec import TERMINAL
 from lodesman.user.access.selecting import ELSEWHERE
-from lodesman.user.cli import actions, status, tables
+from lodesman.user.cli import tables
 from lodesman.user.cli.arguments import Range, StateWords
 from lodesman.user.cli.columns import ListShape
+from lodesman.user.cli.commands import actions, status
+from lodesman.user.cli.commands.wait import fresh
 from lodesman.user.cli.job_columns import job_remark
 from lodesman.user.cli.selection import Question
 from lodesman.user.cli.session import Session
-from lodesman.user.cli.wait import fresh
 from lodesman.user.cli.words import FINAL, STATES
 from lodesman.wire.jobs import Job
 from lodesman.wire.vocabulary import JobState
@@ -505,7 +506,7 @@ def test_following_shows_each_line_once_until_the_end(at, server, monkeypatch):
         {"state": "Done", "attempt": 2, "tail": "again\nend\n"},
     ]
     waits: list[float] = []
-    monkeypatch.setattr("lodesman.user.cli.wait.time.sleep", waits.append)
+    monkeypatch.setattr("lodesman.user.cli.commands.wait.time.sleep", waits.append)
     server.on("GET", "/v1/jobs/5/logs", lambda _: answers.pop(0))
     server.on(
         "GET", "/v1/jobs/5", {"id": 5, "state": "Waiting", "attempt": 0, "main_reason": "queued-behind"}

@@ -5,7 +5,7 @@ import time
 import pytest
 from tests.unit.cli.conftest import typed
 
-from lodesman.user.cli import task_queues
+from lodesman.user.cli.commands import task_queues
 from lodesman.wire.task_queues import TaskQueueRow
 
 HOSTILE = "\x1b]0;owned\x07\u202e"

@@ -426,7 +426,7 @@ def test_every_fault_of_the_files_is_reported(at, server, home):
     ("data", "said"), [(None, "No such file"), (b"\xff", "not UTF-8"), (b"x" * 100, "more than 99")]
 )
 def test_files_that_cannot_be_sent(at, server, home, monkeypatch, data, said):
-    monkeypatch.setattr("lodesman.user.cli.plan._MOST_BYTES", 99)
+    monkeypatch.setattr("lodesman.user.cli.commands.plan._MOST_BYTES", 99)
     if data is not None:
         (home / "a.toml").write_bytes(data)
     result = at("plan", "resources", "a.toml")

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from lodesman.user.cli.task_queues import asked
+from lodesman.user.cli.commands.task_queues import asked
 from lodesman.wire.task_queues import Required
 from lodesman.wire.vocabulary import Kind
 

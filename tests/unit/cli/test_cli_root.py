@@ -195,7 +195,7 @@ def test_debug_shows_where_an_error_arose(at, server, monkeypatch):
 def test_an_unforeseen_error_is_no_traceback():
     code = LODE.replace(
         "sys.exit",
-        "from lodesman.user.cli import status\nstatus.fetch_submissions = lambda *_: 1 / 0\nsys.exit",
+        "from lodesman.user.cli.commands import status\nstatus.fetch_submissions = lambda *_: 1 / 0\nsys.exit",
     )
     result = run_process("status", code=code, LODE_TOKEN="x")
     assert result.returncode == 1

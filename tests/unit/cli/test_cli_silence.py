@@ -6,7 +6,7 @@ import time
 import pytest
 from tests.unit.cli.conftest import job_row, waited
 
-from lodesman.user.cli import site_tests
+from lodesman.user.cli.commands import site_tests
 from lodesman.user.cli.progress import Pace, progress
 
 MINUTE, HOUR = 60.0, 3_600.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.user.cli import site_tests
+from lodesman.user.cli.commands import site_tests
 
 GOOD = [
     ("submit", "ok", "accepted as 7_1"),

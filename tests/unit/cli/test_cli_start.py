@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -78,3 +79,24 @@ def test_a_command_that_writes_to_a_closed_stream_says_its_errors(server):
     server.refuse("GET", "/v1/sites", 404, code="not-found", message="It is so.")
     result = run_shell(f'"$PYTHON" -m lodesman.user.cli --server {server.url} site ls >&-')
     assert (result.returncode, result.stderr) == (3, "lode: It is so.\n")
+
+
+# Groups take some of their commands from modules of their own.
+TAKEN = {"sites": {"site_ads", "site_mask", "site_tests", "programs"}, "accounts": {"user_lists"}}
+
+
+def test_no_command_imports_another():
+    """What commands share stands beside their folder, so that a command loads no other one."""
+    folder = Path(root.__file__).parent / "commands"
+    wrong = {}
+    for path in sorted(folder.glob("*.py")):
+        imported = {
+            node.module.rpartition(".")[2]
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.ImportFrom)
+            and (node.module or "").startswith("lodesman.user.cli.commands.")
+        }
+        if others := imported - TAKEN.get(path.stem, set()):
+            wrong[path.stem] = others
+    assert wrong == {}
+    assert len(list(folder.glob("*.py"))) > 20

@@ -18,8 +18,9 @@ from tests.unit.cli.conftest import job_row
 
 from lodesman.languages.jobs.spec import may_move
 from lodesman.server.writer.control import TARGET
-from lodesman.user.cli import actions, tables, words
+from lodesman.user.cli import tables, words
 from lodesman.user.cli.arguments import past_moment
+from lodesman.user.cli.commands import actions
 from lodesman.user.cli.job_columns import WIDTH, bar
 from lodesman.user.cli.session import Session
 from lodesman.user.cli.tables import WatchedList, fitted

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lodesman.base.errors import Unavailable
-from lodesman.user.cli import submit
+from lodesman.user.cli.commands import submit
 from lodesman.user.cli.session import Session
 from lodesman.wire.client import Client
 from lodesman.wire.requests import FileBody

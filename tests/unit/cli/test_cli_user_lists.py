@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lodesman.base.errors import InvalidRequest
-from lodesman.user.cli.user_lists import read_users
+from lodesman.user.cli.commands.user_lists import read_users
 
 CSV = """# of the spring school
 name, VO, groups, role

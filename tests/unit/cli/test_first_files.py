@@ -8,7 +8,7 @@ from lodesman.decide.matching import TaskQueueKey
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import load_resources
 from lodesman.pilot.node import describe_node
-from lodesman.user.cli.serve import SLOTS, sites_file
+from lodesman.user.cli.commands.serve import SLOTS, sites_file
 
 
 @pytest.fixture

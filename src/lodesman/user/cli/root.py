@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import click
 
@@ -44,7 +44,7 @@ SECTIONS = {
     },
     "Tools": {
         "convert": "importing", "import": "importing",
-        "classad": "classads", "completion": "root", "whoami": "accounts", "jobstatus": "programs",
+        "classad": "classads", "completion": "completion", "whoami": "accounts", "jobstatus": "programs",
         "vacate": "programs",
     },
 }  # fmt: skip
@@ -61,8 +61,8 @@ _MODULES = {name: module for commands in SECTIONS.values() for name, module in c
 # Where Python has another use for the name of a command.
 _NAMES = {"class": "job_class", "import": "import_"}
 _SUGGESTION = re.compile(r"\((Did you mean .*\?)\)")
-# Set by the shell that asks for completions.
-_COMPLETES = "_LODE_COMPLETE"
+COMPLETES: Final = "_LODE_COMPLETE"
+"""The variable by which a shell asks for completions."""
 _EPILOG = """\
 Examples:
   lode plan job hello.jdl           what would become of it
@@ -89,10 +89,10 @@ class _Sections(click.Group):
         """Load a command."""
         if cmd_name not in _MODULES:
             return None
-        module = import_module(f"lodesman.user.cli.{_MODULES[cmd_name]}")
+        module = import_module(f"lodesman.user.cli.commands.{_MODULES[cmd_name]}")
         command = cast("click.Command", getattr(module, _NAMES.get(cmd_name, cmd_name)))
         _give_examples(command, (cmd_name,))
-        if _COMPLETES in os.environ:
+        if COMPLETES in os.environ:
             from lodesman.user.cli.completing import equipped
 
             command = equipped(command)
@@ -177,24 +177,6 @@ def lode(
     session.server, session.token_file, session.ca_file = server, token_file, ca_file
 
 
-@click.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
-def completion(context: click.Context, /, *, shell: str) -> None:
-    """Print the script that completes commands in a shell.
-
-    For bash: eval "$(lode completion bash)" in ~/.bashrc; for zsh the same in ~/.zshrc; for fish: lode
-    completion fish > ~/.config/fish/completions/lode.fish
-    """
-    from click.shell_completion import ShellComplete, get_completion_class
-
-    kind = get_completion_class(shell)
-    assert kind is not None  # noqa: S101  # these three are built in
-    made = kind(context.find_root().command, {}, "lode", _COMPLETES)
-    # Not bash's own method: it starts a bash only to ask for its version.
-    click.echo(ShellComplete.source(made))
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
     session = Session()
@@ -235,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _invoke(arguments: list[str], session: Session) -> object:
     """Click's own `main` ends the process when a pipe closes."""
-    if _COMPLETES in os.environ:
+    if COMPLETES in os.environ:
         return lode.main(arguments, prog_name="lode")
     with lode.make_context("lode", arguments, obj=session) as context:
         return lode.invoke(context)

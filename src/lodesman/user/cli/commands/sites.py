@@ -12,11 +12,11 @@ from msgspec import UNSET
 
 from lodesman.user.cli.arguments import filter_option, named
 from lodesman.user.cli.columns import Column, Columns, ListShape, shaped, table_of
-from lodesman.user.cli.programs import advertise
+from lodesman.user.cli.commands.programs import advertise
+from lodesman.user.cli.commands.site_ads import gate, site_token
+from lodesman.user.cli.commands.site_mask import close_site, note_closed, open_site
+from lodesman.user.cli.commands.site_tests import test_site
 from lodesman.user.cli.session import Session, with_session
-from lodesman.user.cli.site_ads import gate, site_token
-from lodesman.user.cli.site_mask import close_site, note_closed, open_site
-from lodesman.user.cli.site_tests import test_site
 from lodesman.user.cli.tables import Cell, note, say, show_table
 from lodesman.user.cli.words import age, path_of, shown, span, states
 from lodesman.wire import calls

@@ -12,9 +12,9 @@ import click
 from lodesman.user.access.tokens import new_token_file
 from lodesman.user.cli.arguments import FILE, filter_option, limit_option, number_option, several
 from lodesman.user.cli.columns import Column, Columns, ListShape, shaped, table_of
+from lodesman.user.cli.commands.user_lists import import_users, remove_user
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import note, say, show_fields
-from lodesman.user.cli.user_lists import import_users, remove_user
 from lodesman.user.cli.words import age, counted, joined, size, span
 from lodesman.wire import calls
 from lodesman.wire.accounts import (
