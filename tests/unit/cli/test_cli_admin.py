@@ -14,7 +14,7 @@ from lodesman.base.errors import Unavailable
 from lodesman.server.config import ServerFile, load_config
 from lodesman.server.main.__main__ import parse
 from lodesman.user.cli import configured
-from lodesman.user.cli.arguments import Parsed
+from lodesman.user.cli.arguments import ParsedArgument
 from lodesman.user.cli.commands.serve import LODE, sites_file
 
 # --- users and tokens
@@ -372,7 +372,7 @@ def test_the_bash_script_is_bash(lode, tmp_path):
 
 
 def test_settings_keep_their_types():
-    setting = Parsed("setting", configured._setting)
+    setting = ParsedArgument("setting", configured._setting)
     assert setting.convert("a.b=1", None, None) == ("a", "b", 1)
     assert setting.convert("a.b=[1, 2]", None, None) == ("a", "b", [1, 2])
     assert setting.convert("a.b=text", None, None) == ("a", "b", "text")

@@ -9,7 +9,7 @@ import pytest
 from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
 from lodesman.user.cli import completing
-from lodesman.user.cli.completing import equipped
+from lodesman.user.cli.completing import equip
 from lodesman.user.cli.root import SECTIONS, lode, main
 
 
@@ -110,11 +110,13 @@ def _completions():
     found = {}
     for commands in SECTIONS.values():
         for name in commands:
-            left = [equipped(lode.get_command(click.Context(lode), name))]
+            left = [equip(lode.get_command(click.Context(lode), name))]
             while left:
                 one = left.pop()
                 left += getattr(one, "commands", {}).values()
-                types = [param.type for param in one.params if isinstance(param.type, completing._Completed)]
+                types = [
+                    param.type for param in one.params if isinstance(param.type, completing._CompletedType)
+                ]
                 found |= {kind._find: kind for kind in types}
     return list(found.values())
 
@@ -160,7 +162,7 @@ def test_no_completion_offers_what_a_shell_could_take_for_more_than_a_name(monke
             shell = format_completion(lode, {}, "lode", "_LODE_COMPLETE")
             texts = [shell.format_completion(item) for item in items]
             assert all(text.replace("\n", "", lines - 1).replace("\t", "").isprintable() for text in texts)
-    said = completing._Completed(click.STRING, lambda _ask: iter([("a", "b\nplain\nc;id\n_")]))
+    said = completing._CompletedType(click.STRING, lambda _ask: iter([("a", "b\nplain\nc;id\n_")]))
     assert said.shell_complete(click.Context(lode), lode.params[0], "")[0].help == r"b\nplain\nc;id\n_"
 
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from lodesman.user.cli.commands.task_queues import asked
+from lodesman.user.cli.commands.task_queues import requirement_words
 from lodesman.wire.task_queues import Required
 from lodesman.wire.vocabulary import Kind
 
@@ -87,8 +87,8 @@ def test_a_pool_must_be_named(at, server):
 
 
 def test_what_is_asked_for():
-    assert asked({}) == ""
-    assert asked({"gpu": Required(Kind.BOOLEAN, "", [True])}) == "gpu yes"
+    assert requirement_words({}) == ""
+    assert requirement_words({"gpu": Required(Kind.BOOLEAN, "", [True])}) == "gpu yes"
 
 
 def test_a_pool_whose_queues_are_not_known_yet(at, server):

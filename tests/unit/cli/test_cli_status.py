@@ -23,7 +23,7 @@ from lodesman.user.cli.arguments import past_moment
 from lodesman.user.cli.commands import actions
 from lodesman.user.cli.job_columns import WIDTH, bar
 from lodesman.user.cli.session import Session
-from lodesman.user.cli.tables import WatchedList, fitted
+from lodesman.user.cli.tables import WatchedList, fit_frame
 from lodesman.wire.job_queries import Selection
 from lodesman.wire.vocabulary import JobState
 
@@ -199,7 +199,7 @@ def test_what_is_watched_is_never_higher_than_the_terminal(height):
     console = Console(file=io.StringIO(), width=80, height=height, force_terminal=True)
     rows = [[str(number), "a long text that is folded into several lines " * 2] for number in range(200)]
     frame = WatchedList([">job", "remark"], rows, "200 Waiting.", has_ended=False)
-    lines = console.render_lines(fitted(frame, console), pad=False)
+    lines = console.render_lines(fit_frame(frame, console), pad=False)
     assert len(lines) < height
     text = "\n".join("".join(part.text for part in line) for line in lines)
     assert "more" in text

@@ -11,7 +11,7 @@ from rich.console import Console
 from tests.unit.cli.conftest import nothing_lost, render
 
 from lodesman.user.cli import tables
-from lodesman.user.cli.tables import Cell, Styled
+from lodesman.user.cli.tables import Cell, StyledText
 
 COLUMNS = (">job", "name", "remark")
 
@@ -39,7 +39,7 @@ def test_plain_tables_are_aligned_and_not_cut_to_the_terminal():
 
 
 def test_texts_of_thousands_of_characters_are_cut_in_tables():
-    rows: list[list[Cell]] = [["1", "n", "r" * 240], ["2", Styled("n" * 241, "red"), "r" * 6_457]]
+    rows: list[list[Cell]] = [["1", "n", "r" * 240], ["2", StyledText("n" * 241, "red"), "r" * 6_457]]
     lines = list(tables.text_table(COLUMNS, rows))
     assert max(map(len, lines)) == len("JOB") + 240 + 240 + 4
     assert lines[1].endswith("r" * 240)
@@ -58,7 +58,7 @@ def test_a_row_is_a_line_whatever_its_cells_hold(rows):
     "hostile", ["\x1b[2J", "\x1b]0;owned\x07", "a\nb", "\x9b5n", "\u202etxt", "\x08\x08"]
 )
 def test_no_name_steers_a_terminal(hostile):
-    drawn = draw([["1", hostile, Styled(hostile, "red")]])
+    drawn = draw([["1", hostile, StyledText(hostile, "red")]])
     assert hostile not in drawn
     colours = drawn.replace("\x1b[1m", "").replace("\x1b[0m", "").replace("\x1b[31m", "")
     assert "\x1b" not in colours

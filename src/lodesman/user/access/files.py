@@ -194,7 +194,7 @@ def program_left(programs: Iterable[str], inputs: Iterable[str], base: Path) -> 
     return ""
 
 
-def packed(inputs: Mapping[str, Taken], scratch: Path) -> dict[str, Path]:
+def pack_inputs(inputs: Mapping[str, Taken], scratch: Path) -> dict[str, Path]:
     """Plain files for all inputs; folders are packed below `scratch`. Raises OSError."""
     files = {}
     for name, path in inputs.items():
@@ -219,7 +219,7 @@ def _pack(folder: Folder, raw: IO[bytes]) -> None:
                 tar.addfile(info, file)
 
 
-def measure(paths: Iterable[Path]) -> dict[Path, InputBody]:
+def measure_files(paths: Iterable[Path]) -> dict[Path, InputBody]:
     """Digest, size, mode and time of each file. Raises OSError."""
     from lodesman.wire.client import sha256_of
 
@@ -232,16 +232,16 @@ def measure(paths: Iterable[Path]) -> dict[Path, InputBody]:
     return bodies
 
 
-def distinct(files: Mapping[Path, InputBody]) -> dict[str, tuple[Path, InputBody]]:
+def files_by_digest(files: Mapping[Path, InputBody]) -> dict[str, tuple[Path, InputBody]]:
     """One file for each digest."""
     return {body.sha256: (path, body) for path, body in files.items()}
 
 
-def upload(
+def upload_files(
     caller: Caller, files: Mapping[Path, InputBody], advance: Callable[[int], None] = lambda _: None
 ) -> None:
     """Upload what the server lacks; `advance` gets the bytes of each. Raises LodesmanError with the file."""
-    for path, body in distinct(files).values():
+    for path, body in files_by_digest(files).values():
         try:
             caller.call(calls.SANDBOX, SandboxAt(body.sha256))
         except NotFound:

@@ -41,7 +41,7 @@ STEERING = {
 
 
 @dataclass(slots=True)
-class Unpacked:
+class UnpackedOutput:
     """What came out, as programs get it."""
 
     files: int = 0
@@ -66,7 +66,7 @@ def lacks_output(job: Job) -> str:
     return f"The output of job {job.id} was not kept: lode show {job.id}."
 
 
-def download(caller: Caller, job: Job, target: Path, *, most_bytes: int) -> Unpacked:
+def download(caller: Caller, job: Job, target: Path, *, most_bytes: int) -> UnpackedOutput:
     """Fetch and unpack beside the target, and put it there in one step; into a target that is there, file by file.
 
     Raises DamagedArchive, TooLarge, Conflict for an unfit target, LodesmanError; OSError if no output could be stored.
@@ -79,7 +79,7 @@ def download(caller: Caller, job: Job, target: Path, *, most_bytes: int) -> Unpa
     ) as made:
         work = Path(made)
         if wrote_nothing(job):
-            done = Unpacked()
+            done = UnpackedOutput()
             (work / "files").mkdir()
         else:
             archive = work / "output.tar.gz"
@@ -132,10 +132,10 @@ def _place(made: Path, target: Path) -> int:
     )
 
 
-def unpack(archive: Path, target: Path, *, most_bytes: int) -> Unpacked:
+def unpack(archive: Path, target: Path, *, most_bytes: int) -> UnpackedOutput:
     """Unpack a tar.gz into a new directory. Raises DamagedArchive, TooLarge, OSError."""
     target.mkdir()
-    out = Unpacked()
+    out = UnpackedOutput()
     try:
         with archive.open("rb") as raw:
             for count, (tar, member) in enumerate(members(raw)):
@@ -159,7 +159,7 @@ def _check_size(size: int, most_bytes: int) -> None:
 
 
 def _take(
-    tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, out: Unpacked, most_bytes: int
+    tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, out: UnpackedOutput, most_bytes: int
 ) -> None:
     path = PurePosixPath(member.name)
     if refusal := _refusal(path):
@@ -185,7 +185,7 @@ def _take(
     out.files += 1
 
 
-def _leave_out(out: Unpacked, member: tarfile.TarInfo, reason: str) -> None:
+def _leave_out(out: UnpackedOutput, member: tarfile.TarInfo, reason: str) -> None:
     if len(out.left_out) >= _MOST_LEFT_OUT:
         raise DamagedArchive(f"More than {_MOST_LEFT_OUT} entries of the archive cannot be unpacked.")
     out.left_out.append({"name": member.name[:_LONGEST], "reason": reason})

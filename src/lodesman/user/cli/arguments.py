@@ -44,7 +44,7 @@ def _filled(context: click.Context, parameter: click.Parameter, value: str) -> s
     return value
 
 
-class Parsed(click.ParamType[T, Any]):
+class ParsedArgument(click.ParamType[T, Any]):
     """An argument that a function reads; its ValueError is wrong usage."""
 
     def __init__(self, name: str, read: Callable[[str], T]) -> None:
@@ -83,10 +83,10 @@ def read_job(word: str) -> int:
     raise ValueError(f"{word[:60]!r} is not one job; write its number.")
 
 
-JOB = Parsed("job", read_job)
-DURATION = Parsed("time", duration_of)
-JOB_RANGES = Parsed("job", lambda word: parse_ranges([word]))
-PILOT_RANGES = Parsed("pilot", lambda word: parse_ranges([word], what="pilot"))
+JOB = ParsedArgument("job", read_job)
+DURATION = ParsedArgument("time", duration_of)
+JOB_RANGES = ParsedArgument("job", lambda word: parse_ranges([word]))
+PILOT_RANGES = ParsedArgument("pilot", lambda word: parse_ranges([word], what="pilot"))
 _STATES = StateWords(STATES, case_sensitive=False)
 FILE = click.Path(path_type=Path)
 DIRECTORY = click.Path(path_type=Path, file_okay=False)
@@ -128,12 +128,12 @@ def limit_option(
     return number_option("--limit", click.IntRange(least, most), default, f"Maximum number of {of}.")
 
 
-def merged(words: Iterable[tuple[Range, ...]]) -> tuple[Range, ...]:
+def merge_ranges(words: Iterable[tuple[Range, ...]]) -> tuple[Range, ...]:
     """All ranges together, ascending. Raises InvalidRequest for too many."""
     return parse_ranges(str(part) for word in words for part in word)
 
 
-def named(names: tuple[str, ...], most: int = 3) -> dict[str, str]:
+def node_names(names: tuple[str, ...], most: int = 3) -> dict[str, str]:
     """A site, CE or queue: one word is a path, several are names. Raises InvalidRequest."""
     if len(names) > most:
         words = f"{len(names)} names are given; the maximum number is {most}"
@@ -194,6 +194,6 @@ def _time_of(clock: str) -> clock_time:
     return clock_time.fromisoformat(f"0{clock}" if clock[1:2] == ":" else clock or "00:00")
 
 
-COMING: Final = Parsed("moment", coming_moment)
-PAST: Final = Parsed("time", past_moment)
-PAST_UTC: Final = Parsed("time", partial(past_moment, utc=True))
+COMING: Final = ParsedArgument("moment", coming_moment)
+PAST: Final = ParsedArgument("time", past_moment)
+PAST_UTC: Final = ParsedArgument("time", partial(past_moment, utc=True))

@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, cast
 import click
 
 from lodesman.user.cli.arguments import utc_option
-from lodesman.user.cli.tables import Cell, Styled, portions, show_long_table, state, write_lines
+from lodesman.user.cli.tables import Cell, StyledText, portions, show_long_table, state, write_lines
 from lodesman.user.cli.words import (
     HOUR,
     age,
@@ -102,7 +102,7 @@ class Column(Generic[R]):
             return f"{value:.15g}"
         if isinstance(value, list):
             return ", ".join(map(plain, value))
-        return plain(value.text if isinstance(value, Styled) else value)
+        return plain(value.text if isinstance(value, StyledText) else value)
 
 
 Columns = Mapping[str, Column[R]]
@@ -117,12 +117,12 @@ class ListShape:
     format: str = "table"
     utc: bool = False
 
-    def chosen(self, columns: Columns[R], usual: Iterable[str] | None = None) -> list[Column[R]]:
+    def pick_columns(self, columns: Columns[R], usual: Iterable[str] | None = None) -> list[Column[R]]:
         """The named columns, else the usual ones, else all. Raises UsageError."""
         names = [name.strip().lower() for name in self.columns.split(",") if name.strip()]
         return [_named(columns, name) for name in names or (columns if usual is None else usual)]
 
-    def ordered(self, columns: Columns[R], rows: Iterable[R]) -> list[R]:
+    def sort_rows(self, columns: Columns[R], rows: Iterable[R]) -> list[R]:
         """Sorted, unknown values last. Raises UsageError."""
         ordered = list(rows)
         for name in reversed([word.strip() for word in self.sort.split(",") if word.strip()]):
@@ -134,8 +134,8 @@ class ListShape:
 
     def check(self, columns: Columns[Any]) -> None:
         """Raises UsageError for an unknown column or format."""
-        self.chosen(columns, ())
-        self.ordered(columns, ())
+        self.pick_columns(columns, ())
+        self.sort_rows(columns, ())
         if fields := _FIELD.findall(self.format):
             for name in fields:
                 _named(columns, name)
@@ -154,8 +154,8 @@ class ListShape:
         sums: Sequence[R] = (),
     ) -> None:
         """Print rows as they come; `sums` only below a table."""
-        shown = self.chosen(columns, usual)
-        rows = self.ordered(columns, rows) if self.sort else rows
+        shown = self.pick_columns(columns, usual)
+        rows = self.sort_rows(columns, rows) if self.sort else rows
         if "{" in self.format:
             for some in portions(rows):
                 write_lines(self._filled(columns, row) for row in some)

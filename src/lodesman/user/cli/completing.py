@@ -119,7 +119,7 @@ _BY_NAME = {"group": _groups, "site": _sites, "job": _jobs}
 _FILES = frozenset({"FILE", "FROM", "TO", "OTHER", "PATH"})
 
 
-class _Completed(click.ParamType[Any, Any]):
+class _CompletedType(click.ParamType[Any, Any]):
     """A type whose values the server completes."""
 
     def __init__(self, inner: click.ParamType[Any, Any], find: Callable[[_Asker], Iterator[_Word]]) -> None:
@@ -147,22 +147,22 @@ class _Completed(click.ParamType[Any, Any]):
         return [CompletionItem(name, help=remark or None) for name, remark in reversed(names.items())]
 
 
-def equipped(command: C) -> C:
+def equip(command: C) -> C:
     """A copy of a command, and of all below it, whose parameters are completed."""
     made = copy(command)
-    made.params = list(map(_equipped, command.params))
+    made.params = list(map(_equip, command.params))
     if isinstance(made, click.Group):
-        made.commands = {name: equipped(below) for name, below in made.commands.items()}
+        made.commands = {name: equip(below) for name, below in made.commands.items()}
     return made
 
 
-def _equipped(param: click.Parameter) -> click.Parameter:
+def _equip(param: click.Parameter) -> click.Parameter:
     name = (param.metavar or (param.name or "").upper()).split(" ")[0].replace("...", "")
     name = name[1:-1] if name.startswith("[") else name
     find = _BY_METAVAR.get(name) or _BY_NAME.get(param.name or "")
     made = copy(param)
     if find and not isinstance(param.type, click.Choice):
-        made.type = _Completed(param.type, find)
+        made.type = _CompletedType(param.type, find)
     elif name in _FILES and type(param.type) is type(click.STRING):
         made.type = click.Path()
     return made

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lodesman.base.errors import Conflict, each_once
-from lodesman.user.cli.arguments import FILE, Parsed, several
+from lodesman.user.cli.arguments import FILE, ParsedArgument, several
 from lodesman.user.cli.faults import FAILED
 from lodesman.user.cli.tables import note
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class NamedConfig:
     """The configuration that a command names."""
 
     path: Path | None  # None: the defaults
@@ -67,7 +67,7 @@ def configured(command: Callable[..., Any]) -> Callable[..., Any]:
     @several(
         "--set",
         "settings",
-        type=Parsed("setting", _setting),
+        type=ParsedArgument("setting", _setting),
         metavar="SECTION.NAME=VALUE",
         help="Any other value of the file",
     )
@@ -79,7 +79,7 @@ def configured(command: Callable[..., Any]) -> Callable[..., Any]:
             settings += (("server", "data", str(data.resolve())),)
         here = Path("lode.toml")
         path = config_file or (here if here.is_file() else None)
-        return command(*words, chosen=Chosen(path, settings), **more)
+        return command(*words, chosen=NamedConfig(path, settings), **more)
 
     return run
 

@@ -30,7 +30,7 @@ from lodesman.user.access.files import (
 )
 from lodesman.user.cli.client_jsv import ClientRequest, client_request, complexes_of, name_client_jsv
 from lodesman.user.cli.faults import advise, exit_code_of, placed, without_place
-from lodesman.user.cli.job_command import as_asked, foreign_file, note_unread
+from lodesman.user.cli.job_command import foreign_file, note_unread, with_interpreter
 from lodesman.user.cli.job_options import attribute_options
 from lodesman.user.cli.session import Session
 from lodesman.user.cli.tables import emit_json, note
@@ -83,7 +83,7 @@ def description_options(command: F) -> F:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class DescriptionOptions:
     """The options of one call."""
 
     command: tuple[str, ...] = ()  # a program, or `script`, and its arguments; () for descriptions
@@ -163,7 +163,9 @@ class Outcome:
         return exit_code_of((fault for _, fault in self.faults), some_done=bool(self.made))
 
 
-def read_all(session: Session, files: Sequence[str], options: Wanted, outcome: Outcome) -> list[ReadyFile]:
+def read_all(
+    session: Session, files: Sequence[str], options: DescriptionOptions, outcome: Outcome
+) -> list[ReadyFile]:
     """Read and check every file, gathering errors. Raises InvalidConfig."""
     if files.count(_STDIN) > 1:
         raise click.UsageError("Standard input can be read only once.")
@@ -220,7 +222,7 @@ class _Draft:
     usual_name: bool = False  # that of its program: its user gave none
 
 
-def _from_file(name: str, options: Wanted) -> _Draft:
+def _from_file(name: str, options: DescriptionOptions) -> _Draft:
     """Raises SyntaxFault, InvalidJob, TooLarge, InvalidRequest."""
     from lodesman.languages.jobs import ARRAY_LIMITS, read_description, read_job
 
@@ -257,7 +259,7 @@ def _taken(words: Iterable[str]) -> Mapping[str, Taken]:
     return picker.inputs()
 
 
-def _from_words(options: Wanted) -> _Draft:
+def _from_words(options: DescriptionOptions) -> _Draft:
     """The job of a command or script, else of a class. Raises InvalidRequest."""
     from lodesman.languages.jobs import ParsedRecord, by_name
     from lodesman.languages.jobs.members import has_placeholder
@@ -275,7 +277,7 @@ def _from_words(options: Wanted) -> _Draft:
     record: Record = {"JobName": PurePosixPath(program).name, "Executable": program}
     if len(options.command) > 1:
         record["Arguments"] = list(options.command[1:])
-    record = as_asked(record, interpreter=options.interpreter, literal=options.literal)
+    record = with_interpreter(record, interpreter=options.interpreter, literal=options.literal)
     if (
         "Parameters" in options.attributes
         and not options.literal
@@ -290,7 +292,7 @@ def _from_words(options: Wanted) -> _Draft:
     return _Draft(label=program, parsed=parsed, taken=picker.inputs(), usual_name=not is_named)
 
 
-def _with_options(draft: _Draft, options: Wanted) -> Record:
+def _with_options(draft: _Draft, options: DescriptionOptions) -> Record:
     """The record with the options; the same object if they say nothing."""
     from lodesman.languages.jobs.attributes import overlay
 
@@ -305,7 +307,7 @@ def _with_options(draft: _Draft, options: Wanted) -> Record:
     return record
 
 
-def _prepare(draft: _Draft, options: Wanted, request: ClientRequest) -> ReadyFile:
+def _prepare(draft: _Draft, options: DescriptionOptions, request: ClientRequest) -> ReadyFile:
     """Raises SyntaxFault, InvalidJob, TooLarge, InvalidConfig."""
     from lodesman.languages.jobs import (
         ARRAY_LIMITS,

@@ -8,7 +8,7 @@ from typing import Final
 
 from lodesman.user.cli.arguments import Range
 from lodesman.user.cli.columns import Column, Columns, table_of
-from lodesman.user.cli.tables import Styled
+from lodesman.user.cli.tables import StyledText
 from lodesman.user.cli.words import FINAL, STATES, span, states
 from lodesman.wire.job_queries import SubmissionRow
 from lodesman.wire.jobs import Attempt, Job
@@ -112,7 +112,7 @@ _SIGNS: Final[dict[str, tuple[JobState, ...]]] = {
 _STYLES: Final = {"#": "green", "x": "red", ">": "yellow", ".": "blue", "h": "magenta"}
 
 
-def bar(counts: Mapping[JobState, int], width: int = WIDTH) -> Styled:
+def bar(counts: Mapping[JobState, int], width: int = WIDTH) -> StyledText:
     """The parts that are done (`#`), failed or killed (`x`), with a pilot (`>`), waiting (`.`), held (`h`).
 
     Each that has jobs is seen; the colour is that of the most urgent.
@@ -120,7 +120,7 @@ def bar(counts: Mapping[JobState, int], width: int = WIDTH) -> Styled:
     sizes = {sign: sum(counts.get(one, 0) for one in members) for sign, members in _SIGNS.items()}
     total = sum(sizes.values())
     if not total:
-        return Styled("", "")
+        return StyledText("", "")
     shares = {sign: max(1, size * width // total) for sign, size in sizes.items() if size}
     while (left := width - sum(shares.values())) != 0:
         # To the one that has least, or from the one that has most, of what it should have.
@@ -128,7 +128,7 @@ def bar(counts: Mapping[JobState, int], width: int = WIDTH) -> Styled:
         sign = max(far, key=far.__getitem__) if left > 0 else max(shares, key=shares.__getitem__)
         shares[sign] += 1 if left > 0 else -1
     urgent = next(sign for sign in "xh>.#" if sign in shares)
-    return Styled("".join(sign * share for sign, share in shares.items()), _STYLES[urgent])
+    return StyledText("".join(sign * share for sign, share in shares.items()), _STYLES[urgent])
 
 
 def _remark(row: SubmissionRow) -> str:
@@ -147,7 +147,7 @@ def has_ended(row: SubmissionRow) -> bool:
     return FINAL.issuperset(row.states)
 
 
-def counting(rows: Iterable[SubmissionRow], counts: Counter[str]) -> Iterator[SubmissionRow]:
+def count_states(rows: Iterable[SubmissionRow], counts: Counter[str]) -> Iterator[SubmissionRow]:
     """The rows, while their jobs, but for deleted ones, are counted by state."""
     for row in rows:
         counts.update(
@@ -159,7 +159,7 @@ def counting(rows: Iterable[SubmissionRow], counts: Counter[str]) -> Iterator[Su
 def total_of(rows: Iterable[SubmissionRow]) -> Counter[str]:
     """All jobs by state, but for deleted ones."""
     counts = Counter[str]()
-    for _ in counting(rows, counts):
+    for _ in count_states(rows, counts):
         pass
     return counts
 

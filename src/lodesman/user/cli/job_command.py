@@ -274,7 +274,7 @@ def add_translation(ctx: click.Context, script: str, label: str) -> None:
     }  # fmt: skip
 
 
-def as_asked(record: Record, *, interpreter: str, literal: bool) -> Record:
+def with_interpreter(record: Record, *, interpreter: str, literal: bool) -> Record:
     """The record with its interpreter; `literal`: percent signs stand for themselves."""
     from lodesman.languages.directives.variables import escape_percents
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from lodesman.base.errors import counted
-from lodesman.user.cli.arguments import Parsed
+from lodesman.user.cli.arguments import ParsedArgument
 
 if TYPE_CHECKING:
     pass
@@ -147,8 +147,8 @@ def _attribute(
 ) -> Callable[[F], F]:
     """An option that gives attributes of the description."""
     return click.option(
-        *names, type=Parsed(names[0], read), multiple=True, expose_value=False, callback=keep or _keep, metavar=metavar,
-        help=help,
+        *names, type=ParsedArgument(names[0], read), multiple=True, expose_value=False, callback=keep or _keep,
+        metavar=metavar, help=help,
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from itertools import islice
 import click
 from msgspec import to_builtins
 
-from lodesman.user.cli.drafts import Outcome, ReadyFile, Wanted, read_all, warn
+from lodesman.user.cli.drafts import DescriptionOptions, Outcome, ReadyFile, read_all, warn
 from lodesman.user.cli.explanations import show_explained, show_suggestions, show_verdict
 from lodesman.user.cli.faults import FAILED
 from lodesman.user.cli.progress import patience
@@ -22,7 +22,9 @@ _COHORTS = ("members", ">jobs", "verdict", ">queues", ">of", ">task queue", ">wa
 _FEW = 5
 
 
-def plan_files(session: Session, files: Sequence[str], options: Wanted, *, verbose: bool = False) -> int:
+def plan_files(
+    session: Session, files: Sequence[str], options: DescriptionOptions, *, verbose: bool = False
+) -> int:
     """Plan all files; returns the exit code."""
     outcome, refused = Outcome(), False
     ready = read_all(session, files, options, outcome)

@@ -52,7 +52,7 @@ def patience(text: str, *, seconds: float = 2.0) -> Iterator[None]:
         timer.cancel()
 
 
-class _Counted:
+class _ProgressLog:
     """A long work as lines of a log."""
 
     def __init__(self, what: str, total: int, words_of: Callable[[int], str]) -> None:
@@ -76,7 +76,7 @@ def progress(
         yield (
             (lambda _: None)
             if silent
-            else _Counted(title, total, words.size if of_bytes else "{:,}".format).add
+            else _ProgressLog(title, total, words.size if of_bytes else "{:,}".format).add
         )
         return
     if not shown:

@@ -93,9 +93,9 @@ class _Sections(click.Group):
         command = cast("click.Command", getattr(module, _NAMES.get(cmd_name, cmd_name)))
         _give_examples(command, (cmd_name,))
         if COMPLETES in os.environ:
-            from lodesman.user.cli.completing import equipped
+            from lodesman.user.cli.completing import equip
 
-            command = equipped(command)
+            command = equip(command)
         return command
 
     def resolve_command(

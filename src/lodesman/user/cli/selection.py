@@ -45,7 +45,7 @@ def choice_options(command: F) -> F:
     return reduce(lambda made, option: option(made), reversed(_OPTIONS), command)
 
 
-def taken_choice(options: dict[str, Any]) -> Selection | None:
+def take_choice(options: dict[str, Any]) -> Selection | None:
     """Take these options out of all; None if none is given."""
     values = {name: options.pop(name) for name in _NAMES}
     choice = Selection(
@@ -55,7 +55,7 @@ def taken_choice(options: dict[str, Any]) -> Selection | None:
     return None if choice == Selection() else choice
 
 
-def chosen(
+def choose_jobs(
     session: Session, ranges: tuple[Range, ...], choice: Selection | None, states: Iterable[JobState] = ()
 ) -> tuple[Range, ...]:
     """The chosen jobs in these ranges, or among one's own; without a choice the ranges.
@@ -178,7 +178,7 @@ _NO_FILTERS = Question().filters()
 
 
 @dataclass(slots=True)
-class Some(Generic[R]):
+class LimitedRows(Generic[R]):
     """At most `limit` rows, fetched as they are taken, once."""
 
     source: Iterator[R]
@@ -196,9 +196,9 @@ class Some(Generic[R]):
         self.more = False
 
 
-def fetch_submissions(session: Session, question: Question) -> Some[SubmissionRow]:
+def fetch_submissions(session: Session, question: Question) -> LimitedRows[SubmissionRow]:
     """At most `limit` submissions."""
-    return Some(_submission_pages(session, question.submissions()), question.limit)
+    return LimitedRows(_submission_pages(session, question.submissions()), question.limit)
 
 
 def _submission_pages(session: Session, query: SubmissionsQuery) -> Iterator[SubmissionRow]:
@@ -210,9 +210,9 @@ def _submission_pages(session: Session, query: SubmissionsQuery) -> Iterator[Sub
         query = replace(query, after=page.cursor)
 
 
-def fetch(session: Session, question: Question) -> Some[Job]:
+def fetch(session: Session, question: Question) -> LimitedRows[Job]:
     """At most `limit` jobs. Raises NotFound, on the way, for a single job that is not there."""
-    return Some(_job_pages(session, question), question.limit)
+    return LimitedRows(_job_pages(session, question), question.limit)
 
 
 def _job_pages(session: Session, question: Question) -> Iterator[Job]:

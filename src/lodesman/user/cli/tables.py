@@ -30,7 +30,7 @@ _FOLD_ABOVE = 10
 _WIDEST = 240
 
 
-class Styled(NamedTuple):
+class StyledText(NamedTuple):
     """A text with a style for terminals."""
 
     text: str
@@ -38,7 +38,7 @@ class Styled(NamedTuple):
 
 
 # Numbers get their thousands apart; identifiers are texts.
-Cell = str | int | Styled
+Cell = str | int | StyledText
 
 _STYLES = {
     "Running": "yellow",
@@ -56,9 +56,9 @@ _STYLES = {
 }
 
 
-def state(name: str) -> Styled:
+def state(name: str) -> StyledText:
     """A state or verdict in its colour."""
-    return Styled(name, _STYLES.get(name, ""))
+    return StyledText(name, _STYLES.get(name, ""))
 
 
 def emit_json(value: Any, *, err: bool = False) -> None:
@@ -192,16 +192,16 @@ def text_table(
         yield "  ".join(cells).rstrip()
 
 
-def _shown(cell: Cell) -> Styled:
+def _shown(cell: Cell) -> StyledText:
     if isinstance(cell, int):
-        return Styled(f"{cell:,}", "")
-    text, style = cell if isinstance(cell, Styled) else (cell, "")
-    return Styled(plain(text) or NOTHING, style)
+        return StyledText(f"{cell:,}", "")
+    text, style = cell if isinstance(cell, StyledText) else (cell, "")
+    return StyledText(plain(text) or NOTHING, style)
 
 
-def _fitting(cell: Cell) -> Styled:
+def _fitting(cell: Cell) -> StyledText:
     text, style = _shown(cell)
-    return Styled(text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}...", style)
+    return StyledText(text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}...", style)
 
 
 def rich_table(titles: Sequence[str], rows: Sequence[Sequence[Cell]], width: int) -> Any:
@@ -297,13 +297,13 @@ def watch_list(draw: Callable[[], WatchedList]) -> None:
     with Live(auto_refresh=False) as live:
         while True:
             frame = draw()
-            live.update(fitted(frame, live.console), refresh=True)
+            live.update(fit_frame(frame, live.console), refresh=True)
             if frame.has_ended:
                 return
             time.sleep(SECONDS)
 
 
-def fitted(frame: WatchedList, console: Any) -> Any:
+def fit_frame(frame: WatchedList, console: Any) -> Any:
     """As many rows as fit on the terminal, how many more there are, and the counts."""
     from rich.console import Group
     from rich.text import Text

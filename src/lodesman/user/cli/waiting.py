@@ -40,7 +40,7 @@ _MOST_HELD = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Until:
+class WaitOptions:
     """What a wait is for."""
 
     first: bool = False  # until the first ends, not all
@@ -49,7 +49,7 @@ class Until:
     answered: bool = False  # the server has answered before: it is asked again also if it is away at first
 
 
-def wait_for(session: Session, ranges: tuple[Range, ...], until: Until) -> tuple[Waited, int]:
+def wait_for(session: Session, ranges: tuple[Range, ...], until: WaitOptions) -> tuple[Waited, int]:
     """Wait, and say how it ended; returns the last answer and the exit code. Raises LodesmanError, Exit."""
     waiting = _Waiting(session, ranges, until)
     try:
@@ -135,7 +135,7 @@ class Outage:
 class _Waiting:
     session: Session
     ranges: tuple[Range, ...]
-    until: Until
+    until: WaitOptions
     bar: _Bar = field(init=False)
     stuck: Job | None = None  # a Held job that nothing but a user lets go on
     _held: int = 0
@@ -266,7 +266,7 @@ def _named(ranges: tuple[Range, ...], most: int | None = None) -> str:
     return ",".join(map(str, ranges[:most])) + ("..." if most is not None and len(ranges) > most else "")
 
 
-def _last_words(answer: Waited, ranges: tuple[Range, ...], until: Until) -> str:
+def _last_words(answer: Waited, ranges: tuple[Range, ...], until: WaitOptions) -> str:
     """How the wait ended."""
     size, ended = _size(answer), _size(answer) - answer.left
     unknown = f", {answer.unknown:,} purged (how they ended is not known)" if answer.unknown else ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Never, ParamSpec, Self, TypeVar, overload
 from lodesman.base.errors import LodesmanError
 from lodesman.user.python.client import Client
 from lodesman.user.python.jobs import Job, Jobs
-from lodesman.user.python.progress import TELL_SECONDS, Progress, told
+from lodesman.user.python.progress import TELL_SECONDS, Progress, progress_teller
 from lodesman.wire.vocabulary import JobState
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class AsyncClient:
         waited = list(jobs)
         ended = asyncio.gather(*(self._ended(job) for job in waited))
         try:
-            with told(progress) as tell:
+            with progress_teller(progress) as tell:
                 is_over = False
                 while tell is not None and not is_over:
                     is_over = ended.done()

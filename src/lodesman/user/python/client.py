@@ -13,7 +13,7 @@ from typing import Any, Never, ParamSpec, Self, TypeVar, overload
 from lodesman.base.errors import InvalidRequest
 from lodesman.languages.jobs import write_description
 from lodesman.user.access.caller import Caller
-from lodesman.user.access.files import Taken, measure, packed, upload
+from lodesman.user.access.files import Taken, measure_files, pack_inputs, upload_files
 from lodesman.user.access.selecting import id_of, state_of
 from lodesman.user.python.core import ServerCore, Timeout, Which
 from lodesman.user.python.drafts import Draft, Options, checked, draft_of
@@ -109,9 +109,9 @@ class Client:
     def _send(self, draft: Draft, *, returns: bool = False) -> Jobs[Any]:
         """The jobs that a draft becomes. A lost answer is asked for again, by the id of the request."""
         with tempfile.TemporaryDirectory(prefix="lode-") as scratch:
-            paths = packed(draft.inputs, Path(scratch))
-            files = measure(paths.values())
-            upload(self.core.caller, files)
+            paths = pack_inputs(draft.inputs, Path(scratch))
+            files = measure_files(paths.values())
+            upload_files(self.core.caller, files)
             body = SubmitBody(
                 text=write_description(draft.record, "json"), form="json", group=self._options.group,
                 hold=self._options.hold, hold_if_impossible=self._options.hold_if_impossible,

@@ -29,7 +29,7 @@ from lodesman.user.access.caller import Caller
 from lodesman.user.access.outputs import download, lacks_output, wrote_nothing
 from lodesman.user.access.selecting import Range, id_of, parse_ranges, seconds_of
 from lodesman.user.python.functions import RESULT, is_call, read_result
-from lodesman.user.python.progress import TELL_SECONDS, Progress, told
+from lodesman.user.python.progress import TELL_SECONDS, Progress, progress_teller
 from lodesman.user.python.watcher import Watcher, ended_of, ranges_of
 from lodesman.wire import calls
 from lodesman.wire.job_queries import ControlBody, JobsQuery
@@ -94,7 +94,7 @@ class ServerCore:
         every, until, pause = set(jobs), _deadline(timeout), 0  # the first line comes at once
         left, part = set(every), ranges_of(every)
         is_whole = sum(map(len, _parts(part))) == len(every) if every else True
-        with told(progress) as tell:
+        with progress_teller(progress) as tell:
             while left:
                 seconds = _seconds(until) if tell is None else min(pause, _seconds(until))
                 query, pause = WaitQuery(jobs=part, seconds=seconds, limit=0), TELL_SECONDS

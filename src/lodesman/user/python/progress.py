@@ -23,7 +23,7 @@ _ENDED: Final = (JobState.DONE, JobState.FAILED, JobState.KILLED, JobState.DELET
 
 
 @contextmanager
-def told(progress: Any) -> Iterator[Callable[[States], None] | None]:
+def progress_teller(progress: Any) -> Iterator[Callable[[States], None] | None]:
     """The function that is called with the states; None: no progress. Raises InvalidRequest."""
     if callable(progress):
         yield _Changes(progress)

@@ -10,15 +10,15 @@ from typing import Any, Final
 import click
 
 from lodesman.base.errors import SyntaxFault
-from lodesman.user.cli.arguments import JOB_RANGES, Range, merged, total
+from lodesman.user.cli.arguments import JOB_RANGES, Range, merge_ranges, total
 from lodesman.user.cli.faults import CONFLICT, FAILED
 from lodesman.user.cli.selection import (
     CHOICES,
     Question,
     choice_options,
-    chosen,
+    choose_jobs,
     fetch_submissions,
-    taken_choice,
+    take_choice,
 )
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import Cell, note, say, show_table
@@ -66,7 +66,7 @@ def _command(action: Action, done: str, description: str) -> click.Command:
     @click.option("-y", "--yes", is_flag=True, help=f"Do not ask, also for more than {_ASK_ABOVE} jobs.")
     @with_session
     def command(session: Session, /, *, ranges: tuple[Any, ...], **options: Any) -> int:
-        named, choice = merged(ranges), taken_choice(options)
+        named, choice = merge_ranges(ranges), take_choice(options)
         if not named and choice is None:
             raise click.UsageError(f"Name jobs, or choose them by {CHOICES}.", click.get_current_context())
         if options["dry_run"]:
@@ -212,7 +212,7 @@ def change(session: Session, /, *, words: tuple[str, ...], yes: bool, **options:
     nothing is changed.
     """
     ranges, attributes = _parse_changes(words)
-    meant = chosen(session, ranges, taken_choice(options), (JobState.WAITING, JobState.HELD))
+    meant = choose_jobs(session, ranges, take_choice(options), (JobState.WAITING, JobState.HELD))
     if not yes and not options["dry_run"]:
         _confirm("change", meant)
     body = ChangeBody([(span.first, span.last) for span in meant], attributes, **options)
@@ -236,7 +236,7 @@ def _parse_changes(words: tuple[str, ...]) -> tuple[tuple[Range, ...], dict[str,
         attributes[name.strip()] = _jdl_value(text)
     if not attributes:
         raise click.UsageError("Name at least one ATTRIBUTE=VALUE.")
-    return merged(tuple(ranges)), attributes
+    return merge_ranges(tuple(ranges)), attributes
 
 
 def _jdl_value(text: str) -> Any:

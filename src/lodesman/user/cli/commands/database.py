@@ -12,7 +12,7 @@ import click
 
 from lodesman.base.errors import InvalidRequest
 from lodesman.user.cli.arguments import FILE
-from lodesman.user.cli.configured import Chosen, check_data, configured, no_server
+from lodesman.user.cli.configured import NamedConfig, check_data, configured, no_server
 from lodesman.user.cli.faults import FAILED
 from lodesman.user.cli.progress import progress
 from lodesman.user.cli.session import Session, with_session
@@ -109,7 +109,7 @@ def _owned(database: Database, *, is_there: bool = False, migrates: bool = False
 
 @db.command("check")
 @configured
-def _check(*, chosen: Chosen) -> int:
+def _check(*, chosen: NamedConfig) -> int:
     """Check pages, counters and files of the data; exit code 1 if something is wrong.
 
     The server must not run. It reads the whole database and no content of sandboxes. The pages of a PostgreSQL are checked
@@ -123,7 +123,7 @@ def _check(*, chosen: Chosen) -> int:
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
 @configured
 @with_session
-def _backup(session: Session, /, *, file: Path, force: bool, chosen: Chosen) -> int:
+def _backup(session: Session, /, *, file: Path, force: bool, chosen: NamedConfig) -> int:
     """Write a backup of the database to FILE, also while the server runs.
 
     SQLite: FILE has the database of one moment, is readable by you alone, and is there only when it is whole. PostgreSQL:
@@ -155,7 +155,7 @@ def _backup(session: Session, /, *, file: Path, force: bool, chosen: Chosen) -> 
 @click.option("--dry-run", is_flag=True, help="List the missing migrations and change nothing.")
 @configured
 @with_session
-def _migrate(session: Session, /, *, dry_run: bool, chosen: Chosen) -> None:
+def _migrate(session: Session, /, *, dry_run: bool, chosen: NamedConfig) -> None:
     """Bring the database to the schema of this program, as the start of the server does.
 
     Prints the names of the migrations, in their order. The server must not run, but for --dry-run. Make a backup first:

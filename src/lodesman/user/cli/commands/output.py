@@ -11,11 +11,11 @@ from typing import Any
 import click
 
 from lodesman.base.errors import LodesmanError, NotFound, Unauthorized, Unavailable
-from lodesman.user.access.outputs import Unpacked, download, lacks_output, wrote_nothing
-from lodesman.user.cli.arguments import DIRECTORY, JOB_RANGES, Range, merged, number_option, total
+from lodesman.user.access.outputs import UnpackedOutput, download, lacks_output, wrote_nothing
+from lodesman.user.cli.arguments import DIRECTORY, JOB_RANGES, Range, merge_ranges, number_option, total
 from lodesman.user.cli.faults import exit_code_of
 from lodesman.user.cli.progress import progress
-from lodesman.user.cli.selection import choice_options, chosen, taken_choice
+from lodesman.user.cli.selection import choice_options, choose_jobs, take_choice
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import emit_json, note
 from lodesman.user.cli.words import counted, plain, size
@@ -36,7 +36,7 @@ class _Outputs:
     most_bytes: int
     by_number: bool  # so a single job without output is a fault
     advance: Callable[[int], None] = lambda _: None
-    jobs: list[tuple[int, Path, Unpacked | None]] = field(
+    jobs: list[tuple[int, Path, UnpackedOutput | None]] = field(
         default_factory=list
     )  # None: the directory was there
     without: int = 0
@@ -65,8 +65,8 @@ def output(
     The output of the last attempt is downloaded, checked and unpacked; links and names that lead out of the
     directory are left out.
     """
-    choice = taken_choice(options)
-    meant = chosen(session, merged(ranges), choice)
+    choice = take_choice(options)
+    meant = choose_jobs(session, merge_ranges(ranges), choice)
     root.mkdir(parents=True, exist_ok=True)
     outputs = _Outputs(
         session=session, root=root, force=force, most_bytes=max_mb << 20, by_number=choice is None

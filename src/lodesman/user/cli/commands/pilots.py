@@ -17,8 +17,8 @@ from lodesman.user.cli.arguments import (
     PILOT_RANGES,
     filter_option,
     limit_option,
-    merged,
-    named,
+    merge_ranges,
+    node_names,
     total,
     utc_option,
 )
@@ -150,7 +150,7 @@ def _show_logs(session: Session, /, *, pilot_id: str) -> None:
 @with_session
 def _drain(session: Session, /, *, ids: tuple[Any, ...]) -> None:
     """Let pilots finish what they run and leave (administrators)."""
-    ranges = merged(ids)
+    ranges = merge_ranges(ids)
     if total(ranges) > _MOST_DRAINED:
         raise InvalidRequest(f"The maximum number of pilots is {_MOST_DRAINED:,} at once.")
     numbers = [pilot_id for span in ranges for pilot_id in range(span.first, span.last + 1)]
@@ -194,7 +194,7 @@ def _make_files(
     """
     directory.mkdir(parents=True, exist_ok=True)
     _refuse_unwritable(directory)
-    body = PilotFilesBody(**named((queue,)), count=count, hours=hours, vo=vo)
+    body = PilotFilesBody(**node_names((queue,)), count=count, hours=hours, vo=vo)
     made = session.call(calls.PILOT_FILES, body=body)
     files = {pilot.id: directory / f"lodesman-pilot-{pilot.id}.pyz" for pilot in made.pilots}
     for pilot in made.pilots:

@@ -13,8 +13,8 @@ import click
 from click.core import ParameterSource
 
 from lodesman.base.errors import InvalidRequest, TooLarge
-from lodesman.user.cli.arguments import FILE, Parsed, limit_option
-from lodesman.user.cli.drafts import Wanted, description_options
+from lodesman.user.cli.arguments import FILE, ParsedArgument, limit_option
+from lodesman.user.cli.drafts import DescriptionOptions, description_options
 from lodesman.user.cli.job_command import JobCommand
 from lodesman.user.cli.job_plans import plan_files
 from lodesman.user.cli.progress import patience
@@ -64,7 +64,7 @@ _PLACES = (">queues", "at", "group", ">starts", ">then")
     "--gate",
     "gates",
     multiple=True,
-    type=Parsed("gate", _gate_change),
+    type=ParsedArgument("gate", _gate_change),
     metavar="SITE:ATTRIBUTE=EXPRESSION",
     help="What a site is taken to advertise now, beside what its last ad says; may be repeated.",
 )
@@ -106,7 +106,7 @@ def _plan_job(session: Session, /, *, files: tuple[str, ...], verbose: bool, **o
     that could take it, its group's share. Nothing is submitted and no file is uploaded; files of the InputSandbox must
     exist. The exit code is 1 if one FILE would be refused.
     """
-    return plan_files(session, files, Wanted(**options), verbose=verbose)
+    return plan_files(session, files, DescriptionOptions(**options), verbose=verbose)
 
 
 def _group_share(word: str) -> tuple[str, float]:
@@ -123,7 +123,7 @@ def _group_share(word: str) -> tuple[str, float]:
 
 @plan.command("share")
 @click.argument(
-    "shares", nargs=-1, required=True, type=Parsed("share", _group_share), metavar="GROUP=SHARE..."
+    "shares", nargs=-1, required=True, type=ParsedArgument("share", _group_share), metavar="GROUP=SHARE..."
 )
 @with_session
 def _plan_share(session: Session, /, *, shares: tuple[tuple[str, float], ...]) -> None:

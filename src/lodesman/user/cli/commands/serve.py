@@ -12,7 +12,7 @@ import click
 
 from lodesman.base.errors import Conflict, InvalidConfig
 from lodesman.user.cli.arguments import DIRECTORY, FILE
-from lodesman.user.cli.configured import Chosen, configured
+from lodesman.user.cli.configured import NamedConfig, configured
 from lodesman.user.cli.configured import check_data as check_data_of
 from lodesman.user.cli.faults import FAILED
 from lodesman.user.cli.session import Session, with_session
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Begin with nothing though a database is missing.",
 )
-def server(*, chosen: Chosen, port: int | None, check_data: bool, accepts_new: bool) -> int:
+def server(*, chosen: NamedConfig, port: int | None, check_data: bool, accepts_new: bool) -> int:
     """Run the server here until Ctrl-C.
 
     Without a configuration it listens on 127.0.0.1:7777 and keeps its data in ./lode-data; the first

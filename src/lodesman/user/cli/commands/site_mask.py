@@ -9,7 +9,7 @@ from typing import Any
 import click
 from msgspec import UNSET, UnsetType
 
-from lodesman.user.cli.arguments import COMING, DURATION, named
+from lodesman.user.cli.arguments import COMING, DURATION, node_names
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import note, say
 from lodesman.user.cli.words import counted, path_of
@@ -43,7 +43,7 @@ def close_site(session: Session, /, *, names: tuple[str, ...], reason: str, **op
         raise click.UsageError("Give --for or --until, not both.", click.get_current_context())
     body = CloseSiteBody(
         reason=reason,
-        **named(names),
+        **node_names(names),
         until=(begins or time.time()) + seconds if seconds is not None else until,
         begins=begins,
         keep_pilots=options["keep_pilots"],
@@ -95,7 +95,7 @@ def open_site(session: Session, /, *, names: tuple[str, ...]) -> None:
 
     Pilots that were to leave, and still run jobs, stay.
     """
-    answer = session.answer(calls.OPEN_SITE, body=OpenSiteBody(**named(names)))
+    answer = session.answer(calls.OPEN_SITE, body=OpenSiteBody(**node_names(names)))
     stay = f"; {counted(answer.staying, 'pilot')} can stay" if answer.staying else ""
     cancelled = " after all" if answer.is_ahead(time.time()) else ""
     say(f"{path_of(answer)} is open{cancelled}: {counted(answer.queues, 'queue')}{stay}.")

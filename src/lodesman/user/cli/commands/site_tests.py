@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lodesman.base.errors import LodesmanError
-from lodesman.user.cli.arguments import filter_option, named, number_option
+from lodesman.user.cli.arguments import filter_option, node_names, number_option
 from lodesman.user.cli.columns import Column, Columns, ListShape, shaped, table_of
 from lodesman.user.cli.progress import Pace
 from lodesman.user.cli.session import Session, with_session
-from lodesman.user.cli.tables import Styled, is_terminal, note
+from lodesman.user.cli.tables import StyledText, is_terminal, note
 from lodesman.user.cli.words import counted, path_of
 from lodesman.wire import calls
 
@@ -25,7 +25,9 @@ _COLOURS = {"ok": "green", "failed": "bold red", "unknown": "bold yellow"}
 _CHECKS: Final[Columns[SiteCheck]] = table_of(
     Column("queue", "text", path_of),
     Column("check", "text", lambda row: row.check),
-    Column("result", "text", lambda row: row.result, lambda row: Styled(row.result, _COLOURS[row.result])),
+    Column(
+        "result", "text", lambda row: row.result, lambda row: StyledText(row.result, _COLOURS[row.result])
+    ),
     Column("seconds", "number", lambda row: row.seconds, lambda row: f"{row.seconds:.1f}"),
     Column("detail", "text", lambda row: row.detail),
 )
@@ -51,7 +53,7 @@ def test_site(
         raise click.UsageError(
             "Give the queue as a word or with --queue, not both.", click.get_current_context()
         )
-    where = {"path": f"{names[0]}/{below}"} if below else named(names)
+    where = {"path": f"{names[0]}/{below}"} if below else node_names(names)
     test = session.call(calls.TEST_SITE, body=SiteTestBody(**where, seconds=float(timeout)))
     test = _follow(session, test)
     failed = sum(row.result == "failed" for row in test.checks)
@@ -65,7 +67,7 @@ def _follow(session: Session, test: SiteTest) -> SiteTest:
     """What ends this command ends the test."""
     from lodesman.wire.site_tests import SiteTestAt
 
-    here, shown = SiteTestAt(test.test), _Shown(silent=session.as_json)
+    here, shown = SiteTestAt(test.test), _TestNews(silent=session.as_json)
     try:
         while test.state in ("running", "stopping"):
             shown.follow(test.doing)
@@ -81,7 +83,7 @@ def _follow(session: Session, test: SiteTest) -> SiteTest:
     return test
 
 
-class _Shown:
+class _TestNews:
     """What was said of each queue."""
 
     def __init__(self, *, silent: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Final, Literal, cast
 import click
 from msgspec import UNSET
 
-from lodesman.user.cli.arguments import filter_option, named
+from lodesman.user.cli.arguments import filter_option, node_names
 from lodesman.user.cli.columns import Column, Columns, ListShape, shaped, table_of
 from lodesman.user.cli.commands.programs import advertise
 from lodesman.user.cli.commands.site_ads import gate, site_token
@@ -110,7 +110,7 @@ def _show_site(session: Session, /, *, names: tuple[str, ...], origin: bool, vo:
     SITE CE as two words, if a name has a slash. --origin adds to each value the level that gave it, the file and the
     line.
     """
-    _show_node(session, NodeQuery(**named(names, most=2), vo=vo), origin=origin)
+    _show_node(session, NodeQuery(**node_names(names, most=2), vo=vo), origin=origin)
 
 
 queue = click.Group("queue", help="List the queues of CEs.")
@@ -244,7 +244,7 @@ def _show_queue(session: Session, /, *, names: tuple[str, ...], origin: bool, vo
     SITE CE QUEUE as three words, if a name has a slash. --origin adds to each value the level that gave it, the
     file and the line, and what other levels say.
     """
-    _show_node(session, NodeQuery(**named(names), vo=vo), origin=origin, kind="Queue")
+    _show_node(session, NodeQuery(**node_names(names), vo=vo), origin=origin, kind="Queue")
 
 
 # --- one site, CE or queue ----------------------------------------------------------------------------------------------

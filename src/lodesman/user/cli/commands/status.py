@@ -17,7 +17,7 @@ from lodesman.user.cli.arguments import (
     Range,
     filter_option,
     limit_option,
-    merged,
+    merge_ranges,
     states_option,
     where_option,
 )
@@ -79,7 +79,7 @@ def status(
     In PROGRESS # is done, x failed or killed, > has a pilot, . waits, h is held. With a JOB or RANGE (12-40 or 12,15,20-22),
     or --jobs: one row for each job.
     """
-    question = Question(ranges=merged(ranges), **options)
+    question = Question(ranges=merge_ranges(ranges), **options)
     each = each or question.start or bool(question.ranges)
     shape.check(job_columns.JOBS if each else job_columns.SUBMISSIONS)
     if shape.sort and question.limit > _MOST_SORTED and not session.as_json:
@@ -113,7 +113,7 @@ def _none(question: Question) -> str:
 
 def _list_submissions(session: Session, question: Question, shape: ListShape) -> None:
     listed, counts = fetch_submissions(session, question), Counter[str]()
-    rows = job_columns.counting(listed, counts)
+    rows = job_columns.count_states(listed, counts)
     if session.as_json:
         emit_json_rows("submissions", rows, lambda: {"more": listed.more, "counts": counts})
         return
@@ -147,8 +147,8 @@ def _submission_frame(session: Session, question: Question, shape: ListShape) ->
 def _frame(
     shape: ListShape, columns: Columns[R], usual: Sequence[str], rows: Sequence[R], counts: Counter[str], *, has_ended: bool
 ) -> WatchedList:  # fmt: skip
-    shown = shape.chosen(columns, usual)
-    cells = [[column.cell(row, utc=shape.utc) for column in shown] for row in shape.ordered(columns, rows)]
+    shown = shape.pick_columns(columns, usual)
+    cells = [[column.cell(row, utc=shape.utc) for column in shown] for row in shape.sort_rows(columns, rows)]
     return WatchedList([column.title for column in shown], cells, f"{states(counts)}.", has_ended)
 
 

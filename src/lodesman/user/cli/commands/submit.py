@@ -11,9 +11,16 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from lodesman.user.access.files import distinct, measure, packed, upload
+from lodesman.user.access.files import files_by_digest, measure_files, pack_inputs, upload_files
 from lodesman.user.cli.arguments import Range, parse_ranges
-from lodesman.user.cli.drafts import Outcome, ReadyFile, Wanted, description_options, read_all, warn
+from lodesman.user.cli.drafts import (
+    DescriptionOptions,
+    Outcome,
+    ReadyFile,
+    description_options,
+    read_all,
+    warn,
+)
 from lodesman.user.cli.job_command import JobCommand
 from lodesman.user.cli.progress import progress
 from lodesman.user.cli.session import Session, with_session
@@ -74,7 +81,7 @@ def submit(
     first command hold options of this command, which options of the command line override. Small files here that the
     command names go along, and are shown; other files and folders by --files.
     """
-    draft_options = Wanted(**options)
+    draft_options = DescriptionOptions(**options)
     if dry_run:
         from lodesman.user.cli.job_plans import plan_files
 
@@ -84,10 +91,10 @@ def submit(
     if not outcome.faults:
         _send_all(session, ready, outcome, request_id)
     if wait and outcome.made and not outcome.faults:
-        from lodesman.user.cli.waiting import Until, wait_for
+        from lodesman.user.cli.waiting import WaitOptions, wait_for
 
         waited, code = wait_for(
-            session, parse_ranges(row["jobs"] for row in outcome.made), Until(answered=True)
+            session, parse_ranges(row["jobs"] for row in outcome.made), WaitOptions(answered=True)
         )
         return outcome.finish(session, "submissions", waited=waited) or code
     return outcome.finish(session, "submissions")
@@ -95,7 +102,7 @@ def submit(
 
 def _send_all(session: Session, ready: Sequence[ReadyFile], outcome: Outcome, request_id: str) -> None:
     inputs = _local_files(ready)
-    files = measure(path for paths in inputs for path in paths.values())
+    files = measure_files(path for paths in inputs for path in paths.values())
     whole = list[ReadyFile]()
     for number, (one, paths) in enumerate(zip(ready, inputs, strict=True), 1):
         sandboxes = {name: files[path] for name, path in paths.items()}
@@ -136,7 +143,7 @@ def _local_files(ready: Sequence[ReadyFile]) -> list[Mapping[str, Path]]:
             {name: path for name, path in draft.inputs.items() if isinstance(path, Path)} for draft in ready
         ]
     scratch = scratch_folder()
-    return [packed(draft.inputs, scratch) for draft in ready]
+    return [pack_inputs(draft.inputs, scratch) for draft in ready]
 
 
 def _trial(body: SubmitBody) -> SubmitBody:
@@ -144,8 +151,8 @@ def _trial(body: SubmitBody) -> SubmitBody:
 
 
 def _upload(session: Session, files: Mapping[Path, InputBody]) -> None:
-    contents = distinct(files)
+    contents = files_by_digest(files)
     size = sum(body.size for _, body in contents.values())
     large = size > LARGE_BYTES or len(contents) > MANY_FILES
     with progress("uploading", size, shown=large, of_bytes=True, silent=session.as_json) as advance:
-        upload(session, files, advance)
+        upload_files(session, files, advance)

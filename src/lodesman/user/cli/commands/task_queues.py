@@ -78,7 +78,7 @@ def _wanted_by_pools(session: Session) -> Mapping[str, str]:
         pools = session.call(calls.POOLS, PoolsQuery(limit=MOST_LISTED)).pools
     except LodesmanError:  # their ids are shown
         return {}
-    return {pool.id: asked(pool.requirements) for pool in pools}
+    return {pool.id: requirement_words(pool.requirements) for pool in pools}
 
 
 def _because(reason: str | None, detail: str | None) -> str:
@@ -143,7 +143,7 @@ _POOLS: Final[Columns[Pool]] = table_of(
     Column("running", "count", lambda row: row.jobs.running),
     Column("age", "age", lambda row: row.created_at),
     Column("refreshed", "age", lambda row: row.refreshed_at),
-    Column("asks_for", "text", lambda row: asked(row.requirements)),
+    Column("asks_for", "text", lambda row: requirement_words(row.requirements)),
 )
 pool = click.Group("pool", help="List SubmitPools: sets of Requirements and the queues that meet them.")
 
@@ -165,12 +165,12 @@ def _list_pools(session: Session, /, *, vo: str, limit: int, shape: ListShape) -
         note(f"There are {answer.total:,}: --limit {min(limit * 10, MOST_LISTED)}.")
 
 
-def asked(requirements: Mapping[str, Required]) -> str:
+def requirement_words(requirements: Mapping[str, Required]) -> str:
     """What a pool asks for, in one line."""
-    return "; ".join(f"{name} {_wanted(required)}" for name, required in requirements.items())
+    return "; ".join(f"{name} {_required_words(required)}" for name, required in requirements.items())
 
 
-def _wanted(required: Required) -> str:
+def _required_words(required: Required) -> str:
     return joined(map(shown, required.wanted)) + (f" {required.unit}" if required.unit else "")
 
 
@@ -190,7 +190,7 @@ def _fields(row: PoolInFull) -> Iterator[tuple[str, Cell]]:
     yield "pool", row.id
     yield "VO", row.vo
     for name, required in row.requirements.items():
-        yield "asks for", f"{name} ({required.kind}): {_wanted(required)}"
+        yield "asks for", f"{name} ({required.kind}): {_required_words(required)}"
     yield "created", f"{age(row.created_at)} ago"
     yield "last refresh", "not yet" if row.refreshed_at is None else f"{age(row.refreshed_at)} ago"
     jobs = {"waiting": row.jobs.waiting, "held": row.jobs.held, "running": row.jobs.running}

@@ -38,20 +38,20 @@ _COLUMNS: Final = ("name", "vo", "groups", "role")
 _SAID: Final = {"new": "made", "changed": "changed", "same": "there already"}
 
 
-class _Listed(NamedTuple):
+class _UserLine(NamedTuple):
     """A user and its line in the file."""
 
     line: int
     body: AccountBody
 
 
-def read_users(text: str) -> list[_Listed]:
+def read_users(text: str) -> list[_UserLine]:
     """Read lines of JSON objects, or CSV with named columns. Raises InvalidRequest, with the wrong lines."""
     faults: list[InvalidRequest] = []
-    users: list[_Listed] = []
+    users: list[_UserLine] = []
     for line, row in _json_lines(text, faults) if text.lstrip()[:1] == "{" else _csv_rows(text, faults):
         try:
-            users.append(_Listed(line, _user_of(line, row)))
+            users.append(_UserLine(line, _user_of(line, row)))
         except InvalidRequest as fault:
             faults.append(fault)
     if faults:
@@ -184,7 +184,7 @@ def _fault_of(row: dict[str, Any]) -> str:
     return "there are more than 100 groups, or a name in it is too long."
 
 
-def _refused(users: Sequence[_Listed], fault: dict[str, Any]) -> str:
+def _refused(users: Sequence[_UserLine], fault: dict[str, Any]) -> str:
     return f"Line {users[fault['user']].line}: {fault['message']}"
 
 

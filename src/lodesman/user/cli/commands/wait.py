@@ -9,12 +9,12 @@ import click
 from msgspec.structs import replace
 
 from lodesman.base.errors import InvalidRequest, NotFound, Unavailable
-from lodesman.user.cli.arguments import DURATION, JOB, JOB_RANGES, Range, merged, total
+from lodesman.user.cli.arguments import DURATION, JOB, JOB_RANGES, Range, merge_ranges, total
 from lodesman.user.cli.faults import INTERRUPTED
-from lodesman.user.cli.selection import Question, choice_options, chosen, fetch_submissions, taken_choice
+from lodesman.user.cli.selection import Question, choice_options, choose_jobs, fetch_submissions, take_choice
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import note, write_text
-from lodesman.user.cli.waiting import Outage, Until, ending, exit_code_of, wait_for
+from lodesman.user.cli.waiting import Outage, WaitOptions, ending, exit_code_of, wait_for
 from lodesman.user.cli.words import FINAL, counted
 from lodesman.wire import calls
 from lodesman.wire.job_queries import Selection
@@ -44,12 +44,12 @@ def wait(session: Session, /, *, ranges: tuple[Any, ...], **options: Any) -> int
     number of its signal; 1 if there is none (Killed, Deleted). 124: the time is over; 125: only Held jobs are left, which go
     on only when they are released. Ctrl-C leaves the jobs alone.
     """
-    choice = taken_choice(options)
+    choice = take_choice(options)
     submissions = [] if choice is None else choice.submissions
-    named = merged((*ranges, tuple(_jobs_of(session, number) for number in submissions)))
+    named = merge_ranges((*ranges, tuple(_jobs_of(session, number) for number in submissions)))
     if choice is not None and (choice := replace(choice, submissions=[])) == Selection():
         choice = None
-    answer, code = wait_for(session, chosen(session, named, choice), Until(**options))
+    answer, code = wait_for(session, choose_jobs(session, named, choice), WaitOptions(**options))
     session.exit_if_json(answer, code)
     return code
 
@@ -82,8 +82,8 @@ def logs(session: Session, /, *, job: int | None, follow: bool, **options: Any) 
     """
     if follow and session.as_json:
         raise click.UsageError("--follow and --json do not go together.")
-    choice = taken_choice(options)
-    ranges = chosen(session, () if job is None else (Range(job, job),), choice)
+    choice = take_choice(options)
+    ranges = choose_jobs(session, () if job is None else (Range(job, job),), choice)
     numbers = _few(ranges, 1 if follow else _MOST_JOBS)
     if follow:
         try:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import click
 
-from lodesman.user.cli.arguments import Parsed, read_job
+from lodesman.user.cli.arguments import ParsedArgument, read_job
 from lodesman.user.cli.explanations import show_explained, show_why
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import say
@@ -51,7 +51,7 @@ def _subject(word: str) -> _Subject:
 
 
 @click.command()
-@click.argument("what", required=False, type=Parsed("what", _subject), metavar="[WHAT]")
+@click.argument("what", required=False, type=ParsedArgument("what", _subject), metavar="[WHAT]")
 @click.option("--pilot", metavar="ID|STAMP", help="Explain why this pilot got nothing.")
 @click.option(
     "--queue",
