@@ -67,9 +67,8 @@ class JobFacts(SnapshotFacts):
     slots: VOSlots | None  # of its VO; None: unknown
     started: StartHistory
     under_way: int = 0  # jobs of its submission that are under way, if that has AtMost
-    shorter_minutes: int = (
-        0  # while a closing is announced: CPUTime of the longest job like it that a pilot takes
-    )
+    # While a closing is announced: CPUTime of the longest job like it that a pilot takes.
+    shorter_minutes: int = 0
     elsewhere: bool = False  # a pilot may take it where no closing is announced
     shut_hosts: ShutHosts = NONE_SHUT
     unreached: Mapping[QueueId, UnreachedPilots] = field(default_factory=dict)

@@ -66,9 +66,7 @@ class PilotCase(msgspec.Struct, frozen=True, kw_only=True):
     work: answers.Work
     surveyed: float  # the age of `work` in seconds
     policy: Policy
-    closings: Sequence[
-        Closing
-    ] = ()  # announced ones that leave it too little time for some of these task queues
+    closings: Sequence[Closing] = ()  # announced ones that leave it too little time for some of them
     held_parents: Mapping[HeldBy, Sequence[int]] = {}  # held jobs that jobs wait for which would fit
 
 

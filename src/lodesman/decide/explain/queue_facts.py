@@ -55,10 +55,7 @@ class QueueFacts(SnapshotFacts):
     never_start: frozenset[int] = frozenset()  # those of them that no end of a job helps
     full: frozenset[int] = frozenset()  # task queues whose submissions let no more jobs start (AtMost)
     unreached: UnreachedPilots | None = None
-    shut_host: tuple[str, str] = (
-        "",
-        "",
-    )  # why its only host gets no jobs, and who can open it; '': it gets some
+    shut_host: tuple[str, str] = ("", "")  # why its only host gets no jobs, and who can open it
     announced: Sequence[Closing] = ()  # closings that are to come
 
     @cached_property

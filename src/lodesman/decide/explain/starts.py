@@ -154,9 +154,8 @@ class JobsInPilots(NamedTuple):
     """What runs in some pilots."""
 
     pilots: int  # a number that stands for these pilots
-    begun: Mapping[
-        tuple[int, int], Sequence[float]
-    ]  # (task queue, cores of its jobs) -> when each began, UNIX seconds
+    # (task queue, cores of its jobs) -> when each began, UNIX seconds.
+    begun: Mapping[tuple[int, int], Sequence[float]]
 
 
 class _Point(NamedTuple):

@@ -42,9 +42,8 @@ class PilotCounts(NamedTuple):
 
     running: int = 0
     waiting: int = 0
-    quick: int | None = (
-        0  # how many a minute start, by those that joined lately; None: all, the slots are unknown
-    )
+    # How many a minute start, by those that joined lately; None: all, as the slots are unknown.
+    quick: int | None = 0
 
 
 class QueueSlots(Struct, frozen=True):
@@ -82,9 +81,8 @@ class VOSlots(Struct, frozen=True, kw_only=True):
     slots: Mapping[int, int]
     free: Mapping[int, int]  # by free slots
     most: float  # the pilots that the director is expected to send at once
-    unfilled: Mapping[
-        tuple[int, Size], int
-    ] = {}  # by free slots without a waiting pilot, where only closings let none come
+    # By free slots without a waiting pilot, where only closings let none come.
+    unfilled: Mapping[tuple[int, Size], int] = {}
 
     def starts(self, key: TaskQueueKey, queues: int) -> int:
         """How many jobs of a task queue start within a minute in pilots that may be sent to these queues."""
