@@ -83,28 +83,28 @@ class QueueFacts(SnapshotFacts):
         )
         kept = []
         by = {QueueReason.LIMITED: self.limited, QueueReason.AT_MOST: self.full, QueueReason.SITE_GATE: away}
-        for reason, some in by.items():
-            if away := fitting & some:
-                kept.append((reason, away))
-                fitting -= away
+        for reason, task_queues in by.items():
+            if stopped := fitting & task_queues:
+                kept.append((reason, stopped))
+                fitting -= stopped
         return kept
 
     @cached_property
     def startable(self) -> list[int]:
         """The task queues that fit and may start there."""
-        kept = {tq_id for _, some in self.kept for tq_id in some}
+        kept = {tq_id for _, task_queues in self.kept for tq_id in task_queues}
         return [] if self.survey is None else [tq_id for tq_id in self.survey.fitting if tq_id not in kept]
 
     @property
     def kept_text(self) -> str:
         """`kept` in words; '' for nothing."""
         words = []
-        for reason, some in self.kept:
-            which = "it" if self.fitting == 1 else f"{len(some)} of them"
+        for reason, task_queues in self.kept:
+            which = "it" if self.fitting == 1 else f"{len(task_queues)} of them"
             text = f"{_KEPT[reason]} {which} from starting there now"
             if reason is QueueReason.SITE_GATE and self.decision is not None:
-                told = self.decision.unmatched[min(some)].words
-                text += f": {'; '.join(told)}" if told else ""
+                objections = self.decision.unmatched[min(task_queues)].words
+                text += f": {'; '.join(objections)}" if objections else ""
             words.append(text)
         return "; ".join(words)
 

@@ -252,15 +252,16 @@ class Contest:
             return {}
         rivals = {mask: tuple(other for other in kinds if mask & other) for mask in kinds}
         alike = {
-            some: sorted(chain.from_iterable(kinds[mask] for mask in some)) for some in set(rivals.values())
+            beside: sorted(chain.from_iterable(kinds[mask] for mask in beside))
+            for beside in set(rivals.values())
         }
         if sum(map(len, alike.values())) > _MOST_RIVALS:
             return {}
         contests = {
-            some: Contest([self._waiting[number] for number in members], self._sharing)
-            for some, members in alike.items()
+            beside: Contest([self._waiting[number] for number in members], self._sharing)
+            for beside, members in alike.items()
         }
-        return {mask: contests[some] for mask, some in rivals.items()}
+        return {mask: contests[beside] for mask, beside in rivals.items()}
 
     def turn(
         self, key: TaskQueueKey, tq_id: int | None, *, ahead: int, shares: Mapping[str, GroupShare]

@@ -72,7 +72,7 @@ def group_parts(judged: Iterable[JudgedTaskQueue], change: ShareChange) -> list[
     rows = []
     for (vo, group), number in jobs.items():
         parts = parts_of(old[vo], change.before), parts_of(new[vo], change.after)
-        part = BeforeAfter(*(some.get(group, 0.0) for some in parts))
+        part = BeforeAfter(*(part_of.get(group, 0.0) for part_of in parts))
         rows.append(GroupPart(vo=vo, group=group, jobs=number, share=change.share(group), part=part))
     return sorted(rows, key=lambda row: (row.vo, row.part.before - row.part.after, row.group))
 

@@ -275,6 +275,6 @@ def _assumed(decided: float | None, empty: Sequence[QueueId]) -> list[str]:
     if decided is not None:
         assumed = [f"loads are those of the director's last iteration, {span(decided)} ago"]
     if empty:
-        some = counted(len(empty), "queue")
-        assumed.append(f"{some} without a load yet taken for empty, for instance {empty[0]}")
+        queues = counted(len(empty), "queue")
+        assumed.append(f"{queues} without a load yet taken for empty, for instance {empty[0]}")
     return [*assumed, "breakers, rates of CEs and submission pools are those of the running director"]

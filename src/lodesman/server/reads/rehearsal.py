@@ -114,14 +114,14 @@ def _answer(
     plans = []
     for policy, record in records.items():
         asked_at = record["row_fields"].index("asked")
-        some = of_queues(record, task_queues)
-        some["rooms"] = {queue: record["rooms"][queue] for queue in queues if queue in record["rooms"]}
+        extract = of_queues(record, task_queues)
+        extract["rooms"] = {queue: record["rooms"][queue] for queue in queues if queue in record["rooms"]}
         plans.append(
             PolicyPlan(
                 policy=policy,
                 asked=sum(row[asked_at] for row in record["rows"]),
                 placed=sum(count for *_, count in record["placements"]) if policy in placed else None,
-                record=msgspec.json.decode(msgspec.json.encode(some), type=DirectorRecord),
+                record=msgspec.json.decode(msgspec.json.encode(extract), type=DirectorRecord),
             )
         )
     return DirectorPlans(
@@ -175,7 +175,9 @@ def plan_gates(body: PlanGatesBody, state: LiveState) -> PlannedIteration:
 
     def advertised(db: Reader) -> Mapping[str, SiteAd]:
         ads = dict(ads_of(db))
-        return ads | {site: _changed(site, ads.get(site), some, state.now) for site, some in changes.items()}
+        return ads | {
+            site: _changed(site, ads.get(site), attributes, state.now) for site, attributes in changes.items()
+        }
 
     with state.db:  # one moment for both
         before = _rehearse_now(director, state)
