@@ -91,13 +91,9 @@ def _server(facts: JobFacts) -> JobStep | None:
 
 
 def _access(facts: JobFacts) -> JobStep:
-    key, total, queues = (
-        facts.exclusions.key,
-        facts.exclusions.total,
-        len(facts.exclusions.config.table.queues),
-    )
+    exclusions, age = facts.exclusions, facts.age(facts.policy.loaded_at)
+    key, total, queues = exclusions.key, exclusions.total, len(exclusions.config.table.queues)
     text = f"{key.owner} of group {key.group}, VO {key.vo}, may use {total} of {counted(queues, 'configured queue')}"
-    age = facts.age(facts.policy.loaded_at)
     return JobStep("access", total > 0, text, age, queues=queues, admitting=total)
 
 
