@@ -1,5 +1,5 @@
 """What matches between two ads, as masks of sites. These only leave sites out: each match asks the gate, and both
-Requirements, at that moment (`site_choice`). After a new ad only its site is judged anew.
+Requirements, at that moment (`site_choice`).
 """
 
 from __future__ import annotations

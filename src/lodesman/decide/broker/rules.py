@@ -1,6 +1,4 @@
-"""What an ad of a site says about when its gate is open, and the questions in it, made ready once for each ad. The limits
-are those of SAM-Grid, and one of jobs that wait.
-"""
+"""What an ad of a site says about when its gate is open, and the questions in it, made ready once for each ad."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""Orders for a task queue that gets pilots: through which submission pool, and whose pilots.
-
-A private pilot serves owner and group of its task queue alone (with JobSharing: its whole group); a generic one all
-groups of the VO. PrivatePilotFraction is the fraction of *private* pilots; the seed's inequality yields the complement
-(`LegacyPrivatePilotFraction`, ADR 0004).
+"""Orders for a task queue that gets pilots: through which submission pool, and whose pilots. A private pilot serves owner
+and group of its task queue alone (with JobSharing: its whole group); a generic one all groups of the VO.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """On which CE queue each pilot goes: one of its pool's queues where it would get a job of its task queue, drawn by free
-room. Each placement counts at once, so that no queue is flooded.
+room.
 """
 
 from __future__ import annotations
@@ -149,7 +149,6 @@ class _Seats:
         return self.left.positive
 
     def put(self, seeker: _Seeker, rng: Random) -> None:
-        """Place one pilot of an order, if any queue and the pool have room."""
         free, pool = seeker.eligible & self.left.positive, seeker.order.pool
         if seeker.used and self._spare[pool] <= 0:
             free &= seeker.used
@@ -287,6 +286,5 @@ def _outcomes(seekers: Sequence[_Seeker], places: Places, seats: _Seats) -> Iter
 
 
 def _refused(*answers: tuple[RefusalKind, int]) -> tuple[RefusedQueues, ...]:
-    """The answers that any queue gave, in the order of their first queues."""
     ordered = sorted((answer for answer in answers if answer[1]), key=lambda answer: answer[1] & -answer[1])
     return tuple(RefusedQueues(kind=kind, mask=mask) for kind, mask in ordered)

@@ -225,7 +225,6 @@ class _Ledger:
         takers: Iterator[int],
         levels: Mapping[int, int],
     ) -> None:
-        """Give pilots that present the same to the task queues that can use them."""
         groups = list(alike)
         for bit in takers:
             tq_id = self._table.tq_id(bit)

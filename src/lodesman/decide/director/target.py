@@ -57,7 +57,7 @@ def _seed(_facts: TargetFacts, options: DirectorOptions) -> _Aim:
 
 
 def _adaptive(facts: TargetFacts, options: DirectorOptions) -> _Aim:
-    """The more jobs wait the more pilots, the more run (of their target) the fewer."""
+    """The more jobs wait the more pilots, the more run the fewer."""
     rules = options.target
     more = min(facts.waiting_jobs / rules.target_waiting_jobs, rules.max_factor)
     waiting = f"{counted(facts.waiting_jobs, 'waiting job')} / targetWaitingJobs {rules.target_waiting_jobs}"
@@ -92,7 +92,6 @@ def _gap(facts: TargetFacts, options: DirectorOptions) -> _Aim:
 
 
 def _ratio(facts: TargetFacts, options: DirectorOptions) -> _Aim:
-    """As many as may wait for those that run, less those that wait."""
     fraction, running = options.target.running_fraction, facts.running_pilots
     part = math.floor(fraction * running)
     may_wait = _bounded(part, options)

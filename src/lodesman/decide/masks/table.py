@@ -1,5 +1,5 @@
 """Tables of values per member: which members pass what is asked. Members may be task queues asked by a resource, or the
-reverse. Values are tuples without duplicates, or integers of 0 or more; None: anything goes.
+reverse. None: anything goes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 from lodesman.decide.masks.bits import Mask
 from lodesman.decide.masks.cells import Cell, Cells
 
-Values = tuple[str, ...]
+Values = tuple[str, ...]  # without duplicates
 
 _ANSWERS_KEPT: Final = 64
 

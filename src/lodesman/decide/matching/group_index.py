@@ -1,5 +1,5 @@
 """The task queues of one group: slots, masks, the tree of owners and weights, and the caps of submissions with `AtMost`.
-The lottery settles the group first, so masks are only as wide as one group.
+Masks are only as wide as one group.
 """
 
 from __future__ import annotations

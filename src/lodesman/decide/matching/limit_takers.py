@@ -48,7 +48,7 @@ class BucketLoad:
         return sorted(shares, key=lambda share: (-share.amount, share.owner, share.project, share.vo))
 
     def full_since(self, limit: Number, need: Number) -> float | None:
-        """Since when these attempts alone leave less than `need`; None: they leave that much."""
+        """Since when, at the latest, these attempts leave less than `need`; None: they leave that much."""
         used: Number = 0
         for at, amount, _ in self.attempts:
             used += amount

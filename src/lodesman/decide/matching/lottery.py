@@ -232,7 +232,6 @@ def _by_sums(sums: Sequence[float], draw: Callable[[], float]) -> int:
 
 
 def _draw_weight(owner: OwnerQueues, mask: int, draw: Callable[[], float]) -> int:
-    """The slots of `mask` with one weight, drawn by the sum of their weights."""
     parts = []
     total = 0.0
     for weight, cell in owner.weighted:

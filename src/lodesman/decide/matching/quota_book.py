@@ -199,7 +199,7 @@ def _by_filter(rules: Collection[QuotaRule], tag: FilterTag) -> tuple[int, dict[
 
 
 def _terms(rule: QuotaRule, complexes: Complexes) -> tuple[_Term, ...]:
-    """Limits on what is used up are joined; of what is only compared, each counts."""
+    """Limits on what is used up are joined."""
     by_label: dict[str, tuple[Complex, list[QuotaLimit]]] = {}
     for limit in rule.limits:
         resource = complexes.get(limit.resource)

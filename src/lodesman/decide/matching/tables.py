@@ -1,5 +1,5 @@
-"""Task queues and requests as bits, held against each other by the criteria. A request has a place and an identity;
-places are thousands and stay, so the director judges them by a table (`PLACE`), identities by `serves`.
+"""Task queues and requests as bits, held against each other by the criteria. Places are thousands and stay: the director
+judges them by a table (`PLACE`), identities by `serves`.
 """
 
 from __future__ import annotations

@@ -89,7 +89,6 @@ class _Inheritance:
         self._types = types
 
     def params_of(self, node: Node, above: EffectiveParams, depth: int) -> EffectiveParams:
-        """The parameters of a node, `Site` among them, under one whose parameters are `above`."""
         own, overlay, name = _LEVELS[depth]
         params = dict(above)
         above_name = params.get(fold(name))

@@ -159,7 +159,7 @@ class _NodeMaker:
     def nodes(
         self, drafts: Mapping[str, DraftNode], shared: _Layer = _NOTHING, depth: int = 0
     ) -> Mapping[str, model.Node]:
-        """The nodes under one. A site or CE without children gets a notice."""
+        """A site or CE without children gets a notice."""
         made: dict[str, model.Node] = {}
         for name, node in drafts.items():
             children = self.nodes(node.children, node.for_children, depth + 1)
@@ -254,7 +254,7 @@ def _texts_of(value: object) -> list[str]:
 
 
 def _lacking_tags(tree: model.ResourceTree, types: TypeTable) -> Iterator[tuple[str, FilePosition]]:
-    """A queue that requires a tag which it does not offer: no job can have it. Once for each place."""
+    """Queues that require a tag which they do not offer: no job can have it. Once for each place."""
     nodes = [tree.ce_defaults, *tree.ce_types.values(), *(node for _, node in tree.nodes())]
     names = chain.from_iterable(chain(node.params, *node.overlays.values()) for node in nodes)
     if not any(model.fold(name) == _REQUIRED_TAG for name in names):

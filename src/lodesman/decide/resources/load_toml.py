@@ -90,7 +90,6 @@ class _TomlFiller:
         return FilePosition(file=self._file, section=section or _head(path), line=line_of(self._lines, path))
 
     def table(self, parent: _Table, name: str, path: _Path = ()) -> _Table:
-        """A table; anything else is a fault."""
         table = parent.get(name, {})
         if isinstance(table, dict):
             return table
@@ -98,7 +97,6 @@ class _TomlFiller:
         return {}
 
     def tables(self, path: _Path, parent: _Table) -> Iterator[tuple[_Path, _Table]]:
-        """The tables in the table at a path; anything else is a fault."""
         value = parent.get(path[-1], {})
         if not isinstance(value, dict):
             self._draft.fault(f"{path[-1]} is a table of tables", self.source(path))

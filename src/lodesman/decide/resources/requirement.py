@@ -294,7 +294,6 @@ def _fulfilled(requirement: Requirement, offered: tuple[Scalar, ...]) -> bool:
 
 
 def _compared(requirement: Requirement, offered: tuple[Scalar, ...]) -> tuple[str, str]:
-    """What is wanted and offered, in words; of capacities the least and the most."""
     if requirement.kind is Kind.VERSION and requirement.operator == kinds.AT_LEAST:
         least = min(map(str, requirement.wanted), key=kinds.version_key)
         return f"at least {least}", max(map(str, offered), key=kinds.version_key, default="")

@@ -66,7 +66,7 @@ class _ChangedJob(Struct, frozen=True, kw_only=True):
         return compress(self.config.column(field), bin(self.mask)[:1:-1].encode().translate(_FLAGS))
 
     def changed(self, *rules: str, **changes: Any) -> _ChangedJob:
-        """After one more step: with the queues left that these criteria do not refuse then."""
+        """After one more step: with the queues that these criteria do not refuse then."""
         key = replace(self.key, **changes)
         mask = self.config.places.narrow(self.mask, key, rules) if rules else self.mask
         if "submission_pools" in changes:
@@ -302,7 +302,7 @@ def _required(case: _ChangedJob, name: str, criterion: Requirement) -> Made:
 
 
 def _clause_step(case: _ChangedJob, name: str, criterion: Requirement) -> JobChangeStep:
-    """It has to go, or to be another one; shown is what most queues have of its one parameter."""
+    """It has to go, or to be another one."""
     (clause,) = expression(criterion).clauses
     counted: Counter[str] = Counter()
     for values, n in case.config.table.offered(clause.asks[0], case.mask) if len(clause.asks) == 1 else ():

@@ -92,7 +92,7 @@ class _Record:
         return [key_and_value(text) for text in texts if isinstance(text, str) and text.strip(" =")]
 
     def read(self, name: str) -> Any:
-        """The value as a job has it; None if it cannot be read."""
+        """The value as a job has it."""
         value, attribute = self.get(name), by_name(name)
         try:
             return None if value is None or attribute is None else attribute.read(value)
