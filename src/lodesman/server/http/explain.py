@@ -30,7 +30,7 @@ from lodesman.server.http.auth import own_vo, vo_of
 from lodesman.server.http.dispatch import Request, serves
 from lodesman.server.http.quotas import known_names, read_sets
 from lodesman.server.http.read_side import ReadSide
-from lodesman.server.http.wire import following, page
+from lodesman.server.http.wire import page_after
 from lodesman.server.loops.candidates import OwnQueue, count_own_pilots
 from lodesman.server.loops.hosts import local_hosts
 from lodesman.server.loops.limit_use import LimitUse, limit_use, limits_at
@@ -111,7 +111,7 @@ async def _quota_uses(side: ReadSide, request: Request[UsesQuery, Nothing]) -> Q
     if query.user or query.job_class:
         job = _asked_job(side, query)
         buckets = [bucket for bucket in buckets if use.concerns(bucket, job)]
-    some, more = page(following(buckets, query.after, query.limit, _bucket), query.limit, _bucket)
+    some, more = page_after(buckets, query, _bucket)
     return QuotaUses(uses=[use.named(bucket, own_vo(request.who)) for bucket in some], **more)
 
 

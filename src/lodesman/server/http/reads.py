@@ -31,8 +31,8 @@ from lodesman.server.http.wire import (
     Scope,
     Send,
     error_answer,
-    following,
     page,
+    page_after,
     send_answer,
 )
 from lodesman.server.loops.hosts import list_hosts
@@ -130,9 +130,8 @@ async def _waiting_reasons(side: ReadSide, request: Request[Nothing, Nothing]) -
 async def _pools(side: ReadSide, request: Request[asks.PoolsQuery, Nothing]) -> task_queues.Pools:
     """Those that most jobs need first."""
     vo = vo_of(request.query.vo, request.who, usual=own_vo(request.who))
-    query, name = request.query, attrgetter("id")
     pools = list_pools(side.db, vo)
-    some, more = page(following(pools.pools, query.after, query.limit, name), query.limit, name)
+    some, more = page_after(pools.pools, request.query, attrgetter("id"))
     return replace(pools, pools=some, **more)
 
 
@@ -146,18 +145,12 @@ async def _pool(side: ReadSide, request: Request[asks.PoolAt, Nothing]) -> task_
 async def _sites(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> nodes.Sites:
     """Of users those that admit their VO."""
     tree, vo = side.config(request.who).tree, own_vo(request.who)
-    query, name = request.query, attrgetter("site")
     now = side.clock()
     closings = list(side.keeper.mask(side.db).known(now))
     if vo:
         closings = [closing for closing in closings if tree.find(closing.node) is not None]
-    rows = following(
-        list_sites(side.db, tree, closings, vo=vo, limits=side.policy.config.limits, now=now),
-        query.after,
-        query.limit,
-        name,
-    )
-    some, more = page(rows, query.limit, name)
+    rows = list_sites(side.db, tree, closings, vo=vo, limits=side.policy.config.limits, now=now)
+    some, more = page_after(rows, request.query, attrgetter("site"))
     return nodes.Sites(some, **nodes.by_time(closings, now), **more)
 
 
@@ -166,7 +159,7 @@ async def _hosts(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> ho
     """Of users those with pilots of their VO."""
     query, vo = request.query, own_vo(request.who)
     rows = list_hosts(side.db, side.clock(), vo=vo)
-    some, more = page(following(rows, query.after, query.limit, _host_path), query.limit, _host_path)
+    some, more = page_after(rows, query, _host_path)
     return hosts.Hosts(some, **more)
 
 
@@ -183,7 +176,7 @@ async def _queues(side: ReadSide, request: Request[asks.QueuesQuery, Nothing]) -
         pilots_of=own_vo(request.who), origin=request.query.origin and sees_all(request.who),
     )  # fmt: skip
     query = request.query
-    some, more = page(following(rows, query.after, query.limit, _path), query.limit, _path)
+    some, more = page_after(rows, query, _path)
     return nodes.Queues(some, **more)
 
 
@@ -228,19 +221,17 @@ async def _last_iteration(
 
 @serves(calls.TOKENS)
 async def _tokens(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> accounts.Tokens:
-    query, name = request.query, attrgetter("hash")
     who = request.who
     all_in_reach = sees_all(who) or vo_administered(who)
     rows = list_tokens(side.db, "" if all_in_reach else who.name, reach_of(who))
-    some, more = page(following(rows, query.after, query.limit, name), query.limit, name)
+    some, more = page_after(rows, request.query, attrgetter("hash"))
     return accounts.Tokens(some, **more)
 
 
 @serves(calls.USERS)
 async def _users(side: ReadSide, request: Request[asks.AllQuery, Nothing]) -> accounts.Users:
-    query, name = request.query, attrgetter("name")
     rows = list_users(side.db, vo_administered(request.who))
-    some, more = page(following(rows, query.after, query.limit, name), query.limit, name)
+    some, more = page_after(rows, request.query, attrgetter("name"))
     return accounts.Users(some, **more)
 
 

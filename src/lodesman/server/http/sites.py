@@ -16,7 +16,7 @@ from lodesman.decide.resources import NodePath, QueueId, gate_modes
 from lodesman.server.http.auth import own_vo
 from lodesman.server.http.dispatch import Request, serves
 from lodesman.server.http.read_side import ReadSide
-from lodesman.server.http.wire import following, origin_of, page
+from lodesman.server.http.wire import origin_of, page_after
 from lodesman.server.live.core import Core
 from lodesman.server.live.pilots import close_and_drain
 from lodesman.server.reads.sites import GateReader, exact_node, find_node, gate_in_full
@@ -94,11 +94,10 @@ def _read(core: Core, site: str, text: str) -> tuple[SiteAd, AdEntry]:
 @serves(calls.SITE_ADS)
 async def _site_ads(side: ReadSide, request: Request[AllQuery, Nothing]) -> SiteAds:
     """Of users those of sites that admit their VO."""
-    query, name = request.query, attrgetter("site")
     rows = ad_rows(side.db, side.clock())
     if own_vo(request.who):
         rows = [row for row in rows if row.site in side.config(request.who).tree.sites]
-    some, more = page(following(rows, query.after, query.limit, name), query.limit, name)
+    some, more = page_after(rows, request.query, attrgetter("site"))
     return SiteAds(some, **more)
 
 

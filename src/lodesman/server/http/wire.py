@@ -27,6 +27,7 @@ import msgspec
 from lodesman.base.errors import InvalidRequest, LodesmanError, TooLarge, Unavailable
 from lodesman.wire.accounts import Principal
 from lodesman.wire.call import JOIN_BODY, SMALL_BODY
+from lodesman.wire.requests import Paged
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -247,14 +248,16 @@ def page(
     return some, {"more": True, "cursor": str(cursor_of(some[-1])) if some else ""}
 
 
-def following(rows: Iterable[_R], after: str, limit: int, cursor_of: Callable[[_R], object]) -> list[_R]:
-    """After a cursor, at most `limit` and one. Raises InvalidRequest if its row is gone."""
+def page_after(
+    rows: Iterable[_R], query: Paged, cursor_of: Callable[[_R], object]
+) -> tuple[list[_R], dict[str, Any]]:
+    """The page of a whole list that a query asks for. Raises InvalidRequest if the row of its cursor is gone."""
     left = iter(rows)
-    if after and not any(str(cursor_of(row)) == after for row in left):
+    if query.after and not any(str(cursor_of(row)) == query.after for row in left):
         raise InvalidRequest(
             "The row that `after` names is not in the list any more.", hint="Begin again without it."
         )
-    return list(islice(left, limit + 1))
+    return page(list(islice(left, query.limit + 1)), query.limit, cursor_of)
 
 
 # --- answers that are no JSON of a call: texts, and files, whole or in part ----------------------------------------------
