@@ -62,7 +62,7 @@ class Files:
     def start(self):
         config = self.load()
         writer = config.database.writer()
-        data_folder.prepare(writer, config, now=5.0)
+        data_folder.prepare_data(writer, config, now=5.0)
         writer.close()
         return BackgroundParts(config, self.load)
 

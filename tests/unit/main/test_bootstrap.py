@@ -60,7 +60,7 @@ def token_in(path: Path) -> bytes:
 
 
 def test_the_first_start_makes_an_administrator_of_all_groups(config, db):
-    data_folder.prepare(db, config, now=5.0)
+    data_folder.prepare_data(db, config, now=5.0)
     who = principal_of(db, token_in(config.data / "admin.token"))
     assert who is not None
     assert (who.name, who.vo, who.admin, who.groups) == ("admin", "lab", True, ("physics", "bio"))
@@ -102,7 +102,7 @@ def test_the_first_user_of_a_server_with_two_vos_is_in_groups_of_its_own(tmp_pat
     overrides = {"server": {"data": str(tmp_path / "data")}, "resources": {"files": [str(sites)]}}
     config = load_config(None, overrides={**overrides, "admin": admin})
     writer = config.database.writer()
-    data_folder.prepare(writer, config, now=5.0)
+    data_folder.prepare_data(writer, config, now=5.0)
     who = principal_of(writer, token_in(config.data / "admin.token"))
     writer.close()
     assert who is not None
@@ -131,9 +131,9 @@ def test_the_first_user_where_little_is_configured(tmp_path, text, vo, groups):
 
 
 def test_later_starts_keep_the_administrator_and_change_the_service_s_token(config, db):
-    data_folder.prepare(db, config, now=5.0)
+    data_folder.prepare_data(db, config, now=5.0)
     admin, service = (token_in(config.data / name) for name in ("admin.token", "run/service.token"))
-    data_folder.prepare(db, config, now=6.0)
+    data_folder.prepare_data(db, config, now=6.0)
     assert token_in(config.data / "admin.token") == admin
     assert principal_of(db, admin) is not None
     assert principal_of(db, service) is None
@@ -141,17 +141,17 @@ def test_later_starts_keep_the_administrator_and_change_the_service_s_token(conf
 
 
 def test_a_lost_token_file_is_made_anew(config, db):
-    data_folder.prepare(db, config, now=5.0)
+    data_folder.prepare_data(db, config, now=5.0)
     (config.data / "admin.token").unlink()
-    data_folder.prepare(db, config, now=6.0)
+    data_folder.prepare_data(db, config, now=6.0)
     assert principal_of(db, token_in(config.data / "admin.token")) is not None
 
 
 def test_tokens_that_the_server_itself_made_are_in_the_audit_trail(config, db):
-    data_folder.prepare(db, config, now=5.0)
-    data_folder.prepare(db, config, now=6.0)
+    data_folder.prepare_data(db, config, now=5.0)
+    data_folder.prepare_data(db, config, now=6.0)
     (config.data / "admin.token").unlink()
-    data_folder.prepare(db, config, now=7.0)
+    data_folder.prepare_data(db, config, now=7.0)
     found = audit_entries(db, before=MOST_ID, since=0.0, action="", by="", limit=9)
     assert [(one.at, one.action, one.subject, one.by) for one in found] == [
         (at, "token-issued", config.admin.name, "server") for at in (7.0, 5.0)
@@ -170,23 +170,23 @@ def test_the_socket_works_however_long_the_name_of_the_data_directory_is(tmp_pat
 
 
 def test_other_users_cannot_read_secrets(config, db):
-    data_folder.prepare(db, config, now=5.0)
+    data_folder.prepare_data(db, config, now=5.0)
     for name in (".", "run", "sandboxes", "admin.token", "run/service.token"):
         assert (config.data / name).stat().st_mode & 0o077 == 0, name
 
 
 def test_every_account_can_read_what_is_for_pilots(config, db):
-    data_folder.prepare(db, config, now=5.0)
+    data_folder.prepare_data(db, config, now=5.0)
     assert data_folder.share_directory(config).stat().st_mode & 0o777 == 0o755
 
 
 def test_pilots_get_the_certificate_without_a_key_that_stands_beside_it(config, tmp_path):
-    assert bootstrap.own_certificates(config) == ""
+    assert bootstrap.read_own_certificates(config) == ""
     block = "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----"
     both = tmp_path / "both.pem"
     both.write_text(f"-----BEGIN PRIVATE KEY-----\nhush\n-----END PRIVATE KEY-----\n{block}\n")
     server = msgspec.structs.replace(config.server, tls_certificate=str(both))
-    assert bootstrap.own_certificates(msgspec.structs.replace(config, server=server)) == block
+    assert bootstrap.read_own_certificates(msgspec.structs.replace(config, server=server)) == block
 
 
 def test_a_secret_is_written_whole(tmp_path):

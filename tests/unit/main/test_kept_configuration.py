@@ -9,7 +9,7 @@ import pytest
 
 from lodesman.base.errors import InvalidConfig
 from lodesman.server.config import Texts, load_config
-from lodesman.server.main.config_watch import ConfigWatch, keep, kept_file, load_or_kept
+from lodesman.server.main.config_watch import ConfigWatch, keep_texts, kept_file, load_or_kept
 
 GOOD = "[site.S.ce.c.queue.q]\nCPUTime = 100\n[group.g]\nshare = 5\n"
 CFG = "Registry\n{\nVO\n{\nv\n{\n}\n}\n}\n"
@@ -34,7 +34,7 @@ def load(home):
 @pytest.fixture
 def kept(load):
     config = load()
-    keep(kept_file(config), config)
+    keep_texts(kept_file(config), config)
     return kept_file(config)
 
 
@@ -100,7 +100,7 @@ def test_the_watch_begins_with_the_refusal_and_loads_the_repaired_files(load, ke
 
 def test_a_full_disk_costs_a_line_in_the_log(load, home, caplog):
     config = load()
-    keep(home / "nowhere" / "configuration.json", config)
+    keep_texts(home / "nowhere" / "configuration.json", config)
     assert "cannot be kept" in caplog.text
 
 

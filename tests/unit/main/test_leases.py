@@ -265,7 +265,7 @@ def test_a_change_that_cannot_be_noted_yet_is_taken_in_later(monkeypatch: pytest
 def test_a_changed_configuration_keeps_shares_by_command_and_what_corrects_them_unless_it_has_no_corrector(
     monkeypatch: pytest.MonkeyPatch, corrector: str, share: float
 ) -> None:
-    monkeypatch.setattr(config_watch, "keep", lambda *_: None)
+    monkeypatch.setattr(config_watch, "keep_texts", lambda *_: None)
     monkeypatch.setattr(config_watch, "kept_file", lambda _: None)
     by_command = lambda _, policy, _now: policy.set_shares(1, {"set": 5.0})  # noqa: E731
     monkeypatch.setattr(config_watch, "know_shares", by_command)

@@ -39,7 +39,7 @@ CONFIG_SECONDS = 2.0
 Load = Callable[..., ServerConfig]
 
 
-def settings_named(config: ServerConfig) -> dict[str, str]:
+def name_settings(config: ServerConfig) -> dict[str, str]:
     """What last words of pilots may name -> the setting of the server where that stands."""
     python = config.pilots.python
     named = {"no Python 3.9 or newer": "python of [pilots]", config.pilot_url: "public_url of [server]"}
@@ -61,7 +61,7 @@ def pilot_settings(config: ServerConfig, mark: str) -> PilotSettings:
         life_seconds=config.pilots.life_seconds,
         jobstatus_directory=config.pilots.jobstatus_directory,
         home_writable=config.pilots.home_writable,
-        ca_file=own_certificates(config),
+        ca_file=read_own_certificates(config),
         url_file="" if config.server.public_url else str(shared_url_file(config)),
     )
 
@@ -112,7 +112,7 @@ def gate_options(config: ServerConfig) -> GateOptions:
     )  # fmt: skip
 
 
-def own_certificates(config: ServerConfig) -> str:
+def read_own_certificates(config: ServerConfig) -> str:
     """The server's certificate with its chain in PEM, without a key; '' without TLS."""
     if not config.server.tls_certificate:
         return ""

@@ -127,7 +127,7 @@ class HotConfiguration:
 
     async def _take_in(self, config: ServerConfig) -> None:
         core = self._core
-        await asyncio.to_thread(keep, kept_file(self._config), config)
+        await asyncio.to_thread(keep_texts, kept_file(self._config), config)
         core.limits, core.jsv = config.limits, config.jsv
         core.gates = gate_options(config)
         core.live.queues.packs = config.matching.packs
@@ -189,7 +189,7 @@ def kept_file(config: ServerConfig) -> Path:
     return run_directory(config) / "configuration.json"
 
 
-def keep(file: Path, config: ServerConfig) -> None:
+def keep_texts(file: Path, config: ServerConfig) -> None:
     """Store the texts of a good configuration; if that fails the older one stays."""
     try:
         write_file(file, msgspec.json.encode(config.texts).decode())

@@ -30,7 +30,7 @@ def run_directory(config: ServerConfig) -> Path:
 
 
 def service_token(config: ServerConfig) -> str:
-    """The token of the server's own processes, as `prepare` made it."""
+    """The token of the server's own processes, as `prepare_data` made it."""
     return (run_directory(config) / SERVICE_FILE).read_text().strip()
 
 
@@ -52,7 +52,7 @@ def shared_url_file(config: ServerConfig) -> Path:
     return share_directory(config) / "url"
 
 
-def prepare(db: Writer, config: ServerConfig, *, now: float) -> None:
+def prepare_data(db: Writer, config: ServerConfig, *, now: float) -> None:
     """Number the CE queues, make the first user with its token, and a fresh token of the server's processes."""
     private = (config.data, run_directory(config), config.data / "sandboxes")
     for folder, mode in {**dict.fromkeys(private, 0o700), share_directory(config): 0o755}.items():

@@ -196,7 +196,7 @@ class BackgroundParts:
             ),
             limited=lambda queues: self.post(inner_calls.LIMITED, limits_at(queues, self.backends.watches)),
             rng=random.Random(),
-            settings=bootstrap.settings_named(config),
+            settings=bootstrap.name_settings(config),
             left_out=self.left_out,
         )
 

@@ -27,10 +27,10 @@ from lodesman.server.live.pulse import Pulse
 from lodesman.server.main import bootstrap
 from lodesman.server.main.backends import END_SECONDS, end_pilots
 from lodesman.server.main.bootstrap import Load, OpenPort
-from lodesman.server.main.config_watch import ConfigWatch, HotConfiguration, keep, kept_file
+from lodesman.server.main.config_watch import ConfigWatch, HotConfiguration, keep_texts, kept_file
 from lodesman.server.main.data_folder import (
     INNER_SOCKET,
-    prepare,
+    prepare_data,
     run_directory,
     service_token,
     socket_path,
@@ -88,7 +88,7 @@ class Server:
         )  # fmt: skip
         self._watch = ConfigWatch(config, port.load)
         writer = self._open(accepts_new=accepts_new)
-        keep(kept_file(config), config)
+        keep_texts(kept_file(config), config)
         live = WriterState(writer, rng=random.Random(), now=time.time(), packs=config.matching.packs)
         policy = self._policy(config, live.pools.bits)
         know_shares(writer, policy, time.time())
@@ -142,7 +142,7 @@ class Server:
         # Whether the pilots of this database have to end: it is not the one that ran here last.
         self._is_other = incarnation.begin(writer, next_job=self._shelf.next_job())
         note_uploads(writer, self._shelf)
-        prepare(writer, self.config, now=time.time())
+        prepare_data(writer, self.config, now=time.time())
         return writer
 
     def _isolate(self) -> Isolation | None:
