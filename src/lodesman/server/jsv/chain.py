@@ -23,7 +23,7 @@ _CLIENTS: Final = {JsvContext.CLIENT: "qsub", JsvContext.SERVER: "qmaster"}
 
 
 class JsvVerdict(StrEnum):
-    """What a script says of a submission. Users tell rejections apart by the text alone."""
+    """Users tell rejections apart by the text alone."""
 
     ACCEPTED = "accepted"
     CORRECTED = "corrected"
@@ -115,7 +115,7 @@ def client_order(
 def check_modification(names: Collection[str], allowed: str = ALLOWED_MODIFICATIONS) -> None:
     """Refuse to change a waiting job past the server's JSV, but for `allowed` parameters, `w`, and with `h` also `t`.
 
-    Raises Forbidden, in the words of Grid Engine, with the other `parameters`.
+    Raises Forbidden, in the words of Grid Engine.
     """
     if allowed.strip().lower() == "none":
         if names:
@@ -157,5 +157,5 @@ def after(view: JsvView, outcome: JsvOutcome) -> JsvView:
 def asker(
     verify: Callable[[Parameters], JsvOutcome], *, user: str, group: str
 ) -> Callable[[JsvView], JsvView]:
-    """Ask the server's script about jobs of a user. What is returned raises what `verify` raises."""
+    """Asks the server's script about jobs of a user; raises what `verify` raises."""
     return lambda view: after(view, verify(parameters_of(view, JsvContext.SERVER, user=user, group=group)))

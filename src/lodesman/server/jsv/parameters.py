@@ -135,9 +135,9 @@ def _place(name: str) -> tuple[int, int, int]:
 
 
 def environment_lines(environment: Mapping[str, str]) -> list[str]:
-    """The lines `ENV ADD name value`, control characters as two characters (a backslash stays single).
+    """The lines `ENV ADD name value`; only control characters are escaped. Raises InvalidJob for what is not Unicode.
 
-    Names that no shell has (exported functions of bash) are left out. Raises InvalidJob for what is not Unicode.
+    Names that no shell has (exported functions of bash) are left out.
     """
     lines = []
     for name, text in environment.items():

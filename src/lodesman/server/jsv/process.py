@@ -179,7 +179,7 @@ class ScriptProcess:
             raise _cannot_start(url, fault) from None
 
     def _limit(self, *, separate_account: bool) -> None:
-        """Set from here: code between fork and exec is not safe in a process with threads. START is sent afterwards."""
+        """Set from here, before START: code between fork and exec is not safe in a process with threads."""
         limits = self._limits
         most_of = {
             resource.RLIMIT_AS: limits.memory_mb << 20,
@@ -199,7 +199,7 @@ class ScriptProcess:
             resource.prlimit(self._process.pid, kind, (most, most if both else hard))
 
     def allow_cpu(self, now: float) -> None:
-        """Let the next job have its CPU seconds. The kernel counts them for the whole process."""
+        """For the next job: the kernel counts for the whole process."""
         if now - self._looked_at_cpu < 1.0:
             return
         self._looked_at_cpu = now

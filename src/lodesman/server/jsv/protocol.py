@@ -62,11 +62,9 @@ class _Refusal(Exception):
 
 
 class Dialogue:
-    """One submission before one script. Raises InvalidJob if a value cannot be sent; the process has then heard
-    nothing.
+    """One submission before one script. Raises InvalidJob if a value cannot be sent; the process has heard nothing.
 
-    `seen`: parameters that the process was sent with earlier jobs, and may not have forgotten. `strict_accept`: changes
-    count only with CORRECT.
+    `seen`: parameters of earlier jobs that it may not have forgotten. `strict_accept`: changes count only with CORRECT.
     """
 
     __slots__ = (
@@ -162,7 +160,7 @@ class Dialogue:
         self.refuse(text[:_MAX_COMPLAINT])
 
     def take_silence(self) -> bool:
-        """The script ended or said nothing. True: start it anew and begin with `start`; the second time rejects."""
+        """It ended or said nothing. True: start it anew and begin with `start`; the second time rejects."""
         if self._restarted:
             self.refuse(f'got no response from JSV script "{self._script}"')
             return False
@@ -172,7 +170,7 @@ class Dialogue:
         return True
 
     def refuse(self, message: str) -> None:
-        """End it for a fault that is not one of its lines; the process is not used again."""
+        """End it for a fault beside its lines; the process is not used again."""
         self._end(JsvVerdict.REJECTED, _legible(message))
         self._broken = True
 
@@ -303,7 +301,7 @@ class Dialogue:
         self._arguments[number] = value
 
     def _grow_to(self, count: int) -> None:
-        """A script may cut the arguments and let them grow again, but not for ever."""
+        """Arguments may be cut and grow again, but not for ever."""
         more = max(0, count - len(self._arguments))
         self._grown += more
         if self._grown > 10 * _MAX_ARGUMENTS:

@@ -1,4 +1,4 @@
-"""Scripts at work: workers that live long (server), one process for each submission (client)."""
+"""Scripts at work: long-lived workers in a server, one process for each submission at a client."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class ScriptWorker:
         return self._process
 
     def _make_ready(self, notes: list[str]) -> None:
-        """Replace a process whose file has changed, that has ended, or spoke after its result."""
+        """Replace a process that has ended, or spoke after its result, or whose file has changed."""
         process = self._process
         identity = self._identity()
         if process and identity == self._file and process.is_quiet():
@@ -241,9 +241,9 @@ class JsvStep(Struct, frozen=True, kw_only=True):
 def verify_at_client(
     urls: Sequence[JsvUrl], parameters: Parameters, settings: ScriptSettings
 ) -> list[JsvStep]:
-    """The scripts of a submitting user, one after the other, each in a process of its own.
+    """Each script of a submitting user, in turn, in a process of its own.
 
-    Raises InvalidConfig if any script is not executable, before the first is run, and InvalidJob.
+    Raises InvalidConfig if any is not executable, before the first is run, and InvalidJob.
     """
     for url in urls:
         check_script(url)

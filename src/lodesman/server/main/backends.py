@@ -45,7 +45,7 @@ _PRIVATE: Final = 0o700
 class Backends:
     """The watches by name, the local one among them; any thread may read them.
 
-    They never become fewer: what is configured no more is asked about its pilots, and gets no others.
+    They never become fewer: one that is configured no more is asked about its pilots.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Backends:
 
 
 def _sections_in(kept: Path) -> dict[str, BackendSection]:
-    """Of the last start and its changes. A file that cannot be read keeps no server from starting."""
+    """Of the last start. A file that cannot be read keeps no server from starting."""
     try:
         return msgspec.json.decode(kept.read_bytes(), type=dict[str, BackendSection])
     except FileNotFoundError:
@@ -203,7 +203,7 @@ def _runner(section: BackendSection, sockets: Path) -> Runner:
 
 
 def make_local_backend(config: ServerConfig, accounts: Callable[[], int], db: Reader) -> LocalBackend:
-    """The backend of this machine. `accounts`: the number of users now, on which it depends whether pilots may run."""
+    """`accounts`: the number of users now, on which it depends whether pilots may run."""
     isolation = bootstrap.isolation_of(config) or Isolation()
     if isolation.folder_mode != _PRIVATE:  # another account passes through
         config.data.chmod(isolation.folder_mode)

@@ -98,7 +98,7 @@ class HttpConnection(asyncio.Protocol):
         self._client = (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) else None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """What is being answered hears that the client is gone, and what waits never begins."""
+        """Tell what is being answered; what waits never begins."""
         self.serving.left(self)
         if self._watch is not None:
             self._watch.cancel()
@@ -218,7 +218,7 @@ class HttpConnection(asyncio.Protocol):
         return self.latest is not None and self.latest.response_complete
 
     def _if_quiet(self) -> None:
-        """Close the connection if nothing came since the last answer; the next answer counts anew."""
+        """Close the connection if nothing came since the last answer."""
         self._watch = None
         if not self.is_between_requests():
             return
@@ -283,7 +283,7 @@ class HttpConnection(asyncio.Protocol):
 
 
 class OwnConnection(HttpConnection):
-    """A connection of a Unix socket, for processes of the server's own user: the kernel says who connects."""
+    """Of a Unix socket, for processes of the server's own user: the kernel says who connects."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Close the connection of another user."""

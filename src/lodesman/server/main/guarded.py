@@ -34,7 +34,7 @@ class _StrangerBytes:
 
 @dataclass(slots=True, eq=False)
 class DirectExchange:
-    """A direct call on its way, in the place of an exchange with an application."""
+    """A direct call, in the place of an exchange with an application."""
 
     connection: GuardedConnection
     call: DirectCall

@@ -64,7 +64,7 @@ class SteadyHandler(logging.StreamHandler):  # type: ignore[type-arg]
         self._kinds: dict[object, _AlikeLines] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write or count one line. No fault of it reaches who logs. The caller holds the lock of the handler."""
+        """Write or count one line, without a fault for who logs. The caller holds the lock."""
         try:
             takes = self._counts(record)
         except Exception:  # it cannot be put into words

@@ -70,7 +70,7 @@ class Loop:
             self.rest, self.begun_at = max(took, _AT_REST * work), None
 
     async def run(self, threads: Executor, stop: asyncio.Event) -> None:
-        """Run the step again and again until `stop` is set."""
+        """Again and again until `stop` is set."""
         while not stop.is_set():
             self._woken.clear()
             await asyncio.get_running_loop().run_in_executor(threads, self.once)
@@ -131,7 +131,7 @@ class Loops:
             self._begin(loop)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until `stop` is set. Raises what is not an `Exception`, and sets `stop`."""
+        """Until `stop` is set. Raises what is not an `Exception`, and sets `stop`."""
         tasks: list[asyncio.Task[None]] = []
         running = asyncio.get_running_loop()
         with ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="upkeep") as threads:

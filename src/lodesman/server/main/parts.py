@@ -228,7 +228,7 @@ class BackgroundParts:
         )
 
     def reload(self) -> None:
-        """Take in a changed configuration: all of it or, when something fails, nothing; it is tried again."""
+        """Take in a changed configuration: all of it, or nothing and try again."""
         know_shares(self.reader, self.policy, time.time())
         config = self._changed = self._watch.poll() or self._changed
         if config is None:
@@ -257,7 +257,7 @@ class BackgroundParts:
         self.director.note_outcome(queue_id, accepted=fault is None, reason=reason, now=time.time())
 
     def count_accounts(self) -> None:
-        """Count the accounts anew; whether local pilots may run depends on their number."""
+        """On their number it depends whether local pilots may run."""
         self._accounts = count_accounts(self._accounts_db)
 
     def _figures(self) -> UpkeepFigures:

@@ -102,14 +102,14 @@ class BackgroundChild:
 
 
 def next_rest(rest: float, *, lived: float) -> float:
-    """Seconds before a process that ran for `lived` seconds is started again; `rest`: of the last time."""
+    """Seconds to the next start of a process that ran for `lived` seconds; `rest`: the last such time."""
     if lived > _LONG_LIFE_SECONDS:
         return RESTART_SECONDS
     return min(max(RESTART_SECONDS, 2 * rest), _MOST_RESTART_SECONDS)
 
 
 class HotCalls:
-    """Calls of the hot process; each thread has a connection of its own."""
+    """Calls of the hot process, on a connection of each thread."""
 
     def __init__(self, socket: str, token: str) -> None:
         self._address, self._token = ServerAddress(False, socket, 0), token
@@ -127,7 +127,7 @@ class HotCalls:
 
 
 class Announcer:
-    """Announces what may bring work, soon and once of a kind; on the event loop."""
+    """Announces what may bring work, soon and once of a kind."""
 
     def __init__(self, process: Callable[[], Process | None]) -> None:
         self._process = process

@@ -82,7 +82,7 @@ class Listener:
 
 
 class Web(Listener):
-    """The web server for clients: it serves until `before_stop` is done, or Ctrl-C is pressed again."""
+    """The web server for clients: it serves until `before_stop` is done, or Ctrl-C comes again."""
 
     grace_seconds = _GRACE_SECONDS
 
@@ -178,7 +178,7 @@ def _tls_context(section: ServerSection) -> ssl.SSLContext | None:
 
 
 def _clear(path: Path) -> None:
-    """Remove a file or an empty folder. Raises Unavailable; a left-over socket is replaced by itself."""
+    """Raises Unavailable. A left-over socket is replaced by itself."""
     try:
         if path.is_dir():
             path.rmdir()
