@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from hypothesis import given
@@ -291,3 +292,27 @@ def test_cgroups_of_both_versions():
     version1 = {"name=systemd": "/a", "memory": "/b:c", "cpu": "/d", "cpuacct": "/d"}
     assert parse_cgroups(text) == {**version1, "": "/e f"}
     assert parse_cgroups("") == parse_cgroups("bad\n0:\n") == {}
+
+
+def test_a_process_whose_first_thread_has_ended_is_not_dead():
+    """It looks like a zombie, and goes on: a payload could hide so."""
+    code = (
+        "import ctypes, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "print('ready', flush=True)\n"
+        "ctypes.CDLL(None).pthread_exit(None)\n"
+    )
+    with subprocess.Popen([sys.executable, "-I", "-c", code], stdout=subprocess.PIPE) as child:
+        child.stdout.readline()
+        for _ in range(6_000):
+            seen = read_process(child.pid)
+            if seen.state == "Z":
+                break
+            time.sleep(0.01)
+        assert seen.state == "Z"
+        assert seen.threads == 2
+        assert not seen.is_dead
+        assert seen.pid in living_processes()
+        looks = [[seen]]
+        assert kill_family(lambda: looks.pop(0) if looks else [], 60.0) == []
+        assert child.wait(60) == -signal.SIGKILL

@@ -49,8 +49,8 @@ class Process(NamedTuple):
 
     @property
     def is_dead(self) -> bool:
-        """It has ended and may wait to be waited for."""
-        return self.state in "ZX"
+        """It has ended and may wait to be waited for. If its first thread alone has, others go on."""
+        return self.state in "ZX" and self.threads <= 1
 
 
 # --- /proc --------------------------------------------------------------------------------------------------------------
