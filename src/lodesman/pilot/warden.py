@@ -48,7 +48,7 @@ class NoInput(OSError):
 class WardenFrame(NamedTuple):
     """What a warden keeps from one payload to the next."""
 
-    # soft and hard ones of the kernel, by numbers of `resource`
+    # Soft and hard ones of the kernel, by numbers of `resource`.
     limits: tuple[tuple[int, tuple[int, int]], ...] = ()
     processes: int = 0  # the most there may be, 0: no limit
 

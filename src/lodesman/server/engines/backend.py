@@ -103,7 +103,7 @@ class SubmitResult(msgspec.Struct, frozen=True, kw_only=True):
     census finds out.
     """
 
-    # its native id, which outlasts a restart and means something to people there
+    # Its native id, which outlasts a restart and means something to people there.
     accepted: Mapping[str, str] = msgspec.field(default_factory=dict)
     refused: Mapping[str, SubmitRefusal] = msgspec.field(default_factory=dict)
 

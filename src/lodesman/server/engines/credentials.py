@@ -116,7 +116,7 @@ class Credential:
     token_file: str = ""
     required_seconds: float  # for which it must be good; 0: its end does not matter
     renew: tuple[str, ...] = ()  # the command that renews it
-    # why nothing may be submitted, as seen last
+    # Why nothing may be submitted, as seen last.
     doubt: str = field(default="when its credential ends is not known yet", init=False)
     _renewed_at: float | None = field(default=None, init=False)
     _fault: str = field(default="", init=False)

@@ -96,7 +96,7 @@ class GridEngineBackend:
     parallel_environment: str = ""  # for pilots with more than one core; without it none is accepted
     memory_resource: str = ""  # (as h_vmem) limits the memory of pilots; without it nothing is requested
     folder: str = ".lodesman/output"  # in the home of the account, or a path
-    # it is the same on the nodes; else outputs are lost, and accounts of a node can read the secret
+    # It is the same on the nodes; else outputs are lost, and accounts of a node can read the secret.
     shared: bool = True
     accounting_file: str = ""  # '': the usual one
     accounting_bytes: int = 64 << 20  # how much of its end is read

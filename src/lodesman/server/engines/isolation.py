@@ -116,7 +116,7 @@ class Wishes:
     trust_jobs: bool = False
     python: str = "python3"  # what runs pilots
     shown: tuple[Path, ...] = ()
-    # what the server runs and reads, folders too: a new file there could be read at the next start
+    # What the server runs and reads, folders too: a new file there could be read at the next start.
     program: tuple[Path, ...] = ()
     secrets: tuple[Path, ...] = ()  # files outside the data
     probe: str = field(default=namespaces.__file__, repr=False)

@@ -106,7 +106,7 @@ class GridEngineDoor(ConsentDoor):
     """The cell that the commands of this machine belong to. There is no earlier end for a job that runs."""
 
     def kill_s(self) -> float:
-        """`qdel` kills at once; -notify and epilogs Grid Engine does not say."""
+        """`qdel` kills at once; how long -notify and epilogs take, Grid Engine does not say."""
         return 0.0
 
     def running(self) -> list[Candidate]:

@@ -92,9 +92,9 @@ class Terms:
     within: float = 0.0  # seconds until the cores must be free; 0: now, so that nothing can drain
     confidence: Confidence = Confidence()
     silent_factor: float = SILENT_FACTOR
-    # how far ends of an owner are from what was expected; '': of all others
+    # How far ends of an owner are from what was expected; '': of all others.
     sigmas: Mapping[str, float] = field(default_factory=dict)
-    kill_s: float = 0.0  # for which a killed job may keep its cores: SIGKILL waits, and the site's epilog
+    kill_s: float = 0.0  # how long a killed job may keep its cores: until SIGKILL, and the epilog
 
     @property
     def drains_within(self) -> float:
