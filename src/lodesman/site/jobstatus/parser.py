@@ -1,12 +1,13 @@
-"""The command line's parser: its faults are one plain sentence that says what to do."""
+"""The command line's parser: its faults are one plain sentence that says what to do; and how its words are read."""
 
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, Callable, NoReturn
 
 _FAULTS = tuple(
     (re.compile(pattern), words)
@@ -30,6 +31,11 @@ _OPTION = re.compile(r"--?[A-Za-z]")
 
 # A word of a list of them, as `'kill', 'drain'`.
 _QUOTED = re.compile(r"(?:(?<=: write )|(?<=only )|(?<=none of )|(?<=, ))'([\w-]+)'")
+
+_SPAN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([smhd]?)")
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_SIZE = re.compile(r"([0-9]{1,9})([MGT]?)")
+_SIZES = {"": 1, "M": 1, "G": 1 << 10, "T": 1 << 20}
 
 
 def in_plain_words(fault: str) -> str:
@@ -59,3 +65,41 @@ class PlainParser(argparse.ArgumentParser):
             unknown = [name for name in names if name not in self._option_string_actions]
             message = f"unrecognized arguments: {unknown[0]}" if unknown else message
         self.exit(2, f"{self.prog}: {in_plain_words(message)} See: {self.prog} --help\n")
+
+
+def whole_number(least: int) -> Callable[[str], int]:
+    """Reads a whole number of `least` or more. Raises ArgumentTypeError."""
+
+    def read(word: str) -> int:
+        if not (word.isascii() and word.isdigit() and len(word) <= 9 and int(word) >= least):
+            raise argparse.ArgumentTypeError(f"{word!r} is not a whole number of {least} or more")
+        return int(word)
+
+    return read
+
+
+def read_fraction(word: str) -> float:
+    """A number of 0 or more. Raises ArgumentTypeError."""
+    try:
+        value = float(word)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 10**9:
+        raise argparse.ArgumentTypeError(f"{word!r} is not a number of 0 or more")
+    return value
+
+
+def read_span(word: str) -> float:
+    """Seconds, of a time such as 90s, 30m, 4h or 1d. Raises ArgumentTypeError."""
+    match = _SPAN.fullmatch(word)
+    if not match:
+        raise argparse.ArgumentTypeError(f"{word!r} is not a time: write 90s, 30m, 4h or 1d")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def read_megabytes(word: str) -> int:
+    """MB, of an amount such as 4000, 64G or 1T. Raises ArgumentTypeError."""
+    match = _SIZE.fullmatch(word)
+    if not match:
+        raise argparse.ArgumentTypeError(f"{word!r} is not an amount of memory: write 4000 (MB), 64G or 1T")
+    return int(match[1]) * _SIZES[match[2]]

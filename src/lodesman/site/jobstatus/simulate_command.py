@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import math
 import random
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TextIO
 
+from lodesman.site.jobstatus.parser import read_fraction
 from lodesman.site.jobstatus.vacate.candidates import Terms
 from lodesman.site.jobstatus.vacate.simulation import (
     Assumptions,
@@ -48,16 +48,6 @@ _LINES = {
 }
 
 
-def _positive(word: str) -> float:
-    try:
-        value = float(word)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < 10**9:
-        raise argparse.ArgumentTypeError(f"{word!r} is not a number of 0 or more")
-    return value
-
-
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare `simulate`."""
     parser = subparsers.add_parser(
@@ -68,12 +58,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--swf", type=Path, required=True, metavar="FILE", help="the log")
     add(
         "--part",
-        type=_positive,
+        type=read_fraction,
         default=0.25,
         metavar="X",
         help="part of the busy cores to free (default: %(default)s)",
     )
-    add("--hours", type=_positive, default=4.0, metavar="H", help="time for drains (default: %(default)s)")
+    add(
+        "--hours", type=read_fraction, default=4.0, metavar="H", help="time for drains (default: %(default)s)"
+    )
     add("--moments", type=int, default=200, metavar="N", help="how many moments (default: %(default)s)")
     add("--seed", type=int, default=1, metavar="N", help="of the random numbers (default: %(default)s)")
     add("--json", action="store_true", dest="as_json", help="one JSON object")
@@ -82,7 +74,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         words = _LINES[field.name].format(field.default)
         add(
             name,
-            type=_positive,
+            type=read_fraction,
             default=field.default,
             metavar="X",
             help=f"{words.replace('%', '%%')} (default)",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
-import re
 import socket
 import sys
 import time
@@ -15,7 +13,13 @@ from typing import Any, Callable, TextIO
 
 from lodesman.site.jobstatus import simulate_command
 from lodesman.site.jobstatus.applier import Applier
-from lodesman.site.jobstatus.parser import PlainParser
+from lodesman.site.jobstatus.parser import (
+    PlainParser,
+    read_fraction,
+    read_megabytes,
+    read_span,
+    whole_number,
+)
 from lodesman.site.jobstatus.plan_words import (
     as_json,
     in_words,
@@ -74,46 +78,9 @@ _FORM: dict[str, Any] = {
     "allow_abbrev": False,
     "formatter_class": argparse.RawDescriptionHelpFormatter,
 }
-_SPAN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([smhd]?)")
-_UNITS = {"": 1, "s": 1, "m": 60, "h": _HOUR, "d": 86_400}
-_SIZE = re.compile(r"([0-9]{1,9})([MGT]?)")
-_SIZES = {"": 1, "M": 1, "G": 1 << 10, "T": 1 << 20}
 
 
 # --- words ----------------------------------------------------------------------------------------------------------------
-
-
-def _number(least: int) -> Callable[[str], int]:
-    def read(word: str) -> int:
-        if not (word.isascii() and word.isdigit() and len(word) <= 9 and int(word) >= least):
-            raise argparse.ArgumentTypeError(f"{word!r} is not a whole number of {least} or more")
-        return int(word)
-
-    return read
-
-
-def _fraction(word: str) -> float:
-    try:
-        value = float(word)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= 10**9:
-        raise argparse.ArgumentTypeError(f"{word!r} is not a number of 0 or more")
-    return value
-
-
-def _span(word: str) -> float:
-    match = _SPAN.fullmatch(word)
-    if not match:
-        raise argparse.ArgumentTypeError(f"{word!r} is not a time: write 90s, 30m, 4h or 1d")
-    return float(match[1]) * _UNITS[match[2]]
-
-
-def _megabytes(word: str) -> int:
-    match = _SIZE.fullmatch(word)
-    if not match:
-        raise argparse.ArgumentTypeError(f"{word!r} is not an amount of memory: write 4000 (MB), 64G or 1T")
-    return int(match[1]) * _SIZES[match[2]]
 
 
 def _confidence(word: str) -> Confidence:
@@ -121,7 +88,7 @@ def _confidence(word: str) -> Confidence:
     defaults = {"expected": None, "max": None, "margin": MARGIN, "risk": None}
     if kind not in defaults or (equals and kind in ("expected", "max")):
         raise argparse.ArgumentTypeError(f"{word!r} is none of expected, max, margin=X, risk, risk=SIGMA")
-    return Confidence(kind, _fraction(text) if equals else defaults[kind])
+    return Confidence(kind, read_fraction(text) if equals else defaults[kind])
 
 
 def _scope(word: str) -> Sequence[str]:
@@ -137,22 +104,22 @@ def declare(parser: argparse.ArgumentParser) -> None:
     """The words of `vacate`."""
     # fmt: off
     add = parser.add_argument
-    add("--free", type=_number(1), metavar="N", help="cores to free, beside those that are idle")
-    add("--memory", type=_megabytes, default=0, metavar="SIZE", help="memory to free, too: MB, or with G or T")
-    add("--gpus", type=_number(0), default=0, metavar="N", help="GPUs to free, too")
+    add("--free", type=whole_number(1), metavar="N", help="cores to free, beside those that are idle")
+    add("--memory", type=read_megabytes, default=0, metavar="SIZE", help="memory to free, too: MB, or with G or T")
+    add("--gpus", type=whole_number(0), default=0, metavar="N", help="GPUs to free, too")
     add("--scope", type=_scope, default=[ANY_NODE], metavar="WHERE",
         help="any-node: N cores anywhere (default); node: on one node; hosts=A,B: on these together")
-    add("--nodes", type=_number(1), metavar="K", help="N cores on each of K nodes (of the hosts of --scope, if any)")
-    add("--within", type=_span, default=0.0, metavar="T", help="for drains: 30m, 4h (default: now, by kills)")
+    add("--nodes", type=whole_number(1), metavar="K", help="N cores on each of K nodes (of the hosts of --scope, if any)")
+    add("--within", type=read_span, default=0.0, metavar="T", help="for drains: 30m, 4h (default: now, by kills)")
     add("--confidence", type=_confidence, default=Confidence(), metavar="HOW",
         help="when a drain is in time: expected (its expected end), max (its enforced end), margin=X (either its expected "
         f"end in X times T or its enforced end in T; default: {MARGIN}), risk (weigh the chance to be late, by how "
         "well each owner knew his ends so far), risk=SIGMA (the same for all owners)")
     add("--priority", choices=(TIEBREAK, STRICT, OFF), default=TIEBREAK,
         help="priority among jobs of one owner: at equal cost and up to a fifth more (default), always, or never")
-    add("--silent-factor", type=_fraction, default=SILENT_FACTOR, metavar="X",
+    add("--silent-factor", type=read_fraction, default=SILENT_FACTOR, metavar="X",
         help=f"charge a core that publishes nothing X times the median of the others (default: {SILENT_FACTOR})")
-    add("--max-waste", type=_fraction, metavar="H", help="most core-hours that may be lost")
+    add("--max-waste", type=read_fraction, metavar="H", help="most core-hours that may be lost")
     add("--exclude", nargs="+", action="extend", default=[], metavar="JOB", help="jobs that stay")
     add("--backend", choices=("slurm", "htcondor", "gridengine", "directories"),
         help="what runs the jobs; directories: no batch system, only directories of this machine")
@@ -164,7 +131,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="how the directories of another machine are read: 'ssh {node} python3 /opt/jobstatus.pyz' (default: here)")
     add("--write-with", default="", metavar="COMMAND",
         help="what runs a line of the shell on another machine, to write there: 'ssh {node}' (default: here)")
-    add("--kill-wait", type=_span, metavar="T",
+    add("--kill-wait", type=read_span, metavar="T",
         help="how long a job that is killed may keep its cores, epilog and all (default: what Slurm says; else 0)")
     add("--requeue", action="store_true", help="jobs that are killed wait again (Slurm and Grid Engine)")
     add("--json", action="store_true", dest="as_json", help="one JSON object")
