@@ -123,8 +123,8 @@ LISTS = [
     pytest.param(
         ["events", "5", "--utc", "--columns", "at,event,details"],
         "/v1/jobs/5",
-        {"events": [{"at": DAY, "event": "Done", "attempt": 1}]},
-        ["at,event,details", "1970-01-02T00:00:00Z,Done,attempt=1"],
+        {"events": [{"at": DAY, "event": "Done", "attempt": 1}, {"at": DAY, "event": "Waiting"}]},
+        ["at,event,details", "1970-01-02T00:00:00Z,Done,attempt=1", "1970-01-02T00:00:00Z,Waiting,"],
         id="events",
     ),
     pytest.param(

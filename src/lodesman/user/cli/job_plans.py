@@ -30,13 +30,15 @@ def plan_files(
     ready = read_all(session, files, options, outcome)
     if not outcome.faults:
         with patience("The server is working it out."):
-            for one, answer in outcome.each(ready, lambda one: session.call(calls.PLAN_JOB, body=one.body)):
+            for draft, answer in outcome.each(
+                ready, lambda draft: session.call(calls.PLAN_JOB, body=draft.body)
+            ):
                 refused = refused or answer.refusal is not None
-                outcome.made.append({"file": one.label, **to_builtins(answer)})
+                outcome.made.append({"file": draft.label, **to_builtins(answer)})
                 if not session.as_json:
                     if len(outcome.made) > 1:
                         click.echo()
-                    _show_job(one, answer, verbose=verbose)
+                    _show_job(draft, answer, verbose=verbose)
     return outcome.finish(session, "plans") or (FAILED if refused else 0)
 
 

@@ -115,7 +115,8 @@ def _attempt(row: Attempt, *, utc: bool) -> list[Cell]:
 
 def _details(event: Event) -> str:
     values = msgspec.to_builtins(event)
-    return shown({name: value for name, value in values.items() if name not in ("at", "event")})
+    details = {name: value for name, value in values.items() if name not in ("at", "event")}
+    return shown(details) if details else ""
 
 
 _EVENTS: Final[Columns[Event]] = table_of(

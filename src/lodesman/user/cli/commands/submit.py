@@ -104,36 +104,36 @@ def _send_all(session: Session, ready: Sequence[ReadyFile], outcome: Outcome, re
     inputs = _local_files(ready)
     files = measure_files(path for paths in inputs for path in paths.values())
     whole = list[ReadyFile]()
-    for number, (one, paths) in enumerate(zip(ready, inputs, strict=True), 1):
+    for number, (draft, paths) in enumerate(zip(ready, inputs, strict=True), 1):
         sandboxes = {name: files[path] for name, path in paths.items()}
         # A repeated call does no harm then.
         repeatable = f"{request_id}/{number}" if request_id else str(uuid.uuid4())
-        body = replace(one.body, sandboxes=sandboxes, request_id=repeatable)
-        whole.append(dataclasses.replace(one, body=body))
+        body = replace(draft.body, sandboxes=sandboxes, request_id=repeatable)
+        whole.append(dataclasses.replace(draft, body=body))
     # A mistake in one of many files must not leave the jobs of the others behind, to be made twice by the next call.
     if len(whole) > 1:
-        for _ in outcome.each(whole, lambda one: session.call(calls.SUBMIT, body=_trial(one.body))):
+        for _ in outcome.each(whole, lambda draft: session.call(calls.SUBMIT, body=_trial(draft.body))):
             pass
     if outcome.faults:
         return
     _upload(session, files)
-    for one, answer in outcome.each(whole, lambda one: session.call(calls.SUBMIT, body=one.body)):
+    for draft, answer in outcome.each(whole, lambda draft: session.call(calls.SUBMIT, body=draft.body)):
         assert isinstance(answer, Submission)  # noqa: S101 - it was no dry run
         ids = Range(answer.first, answer.first + answer.count - 1)
         outcome.made.append({
-            "file": one.label, "count": answer.count, "held": answer.held, "submission": answer.submission,
+            "file": draft.label, "count": answer.count, "held": answer.held, "submission": answer.submission,
             "first": ids.first, "last": ids.last, "jobs": str(ids), "notices": answer.notices,
         })  # fmt: skip
         if session.as_json:
             continue
-        warn(one.label, answer.notices, as_written=one.as_written)
+        warn(draft.label, answer.notices, as_written=draft.as_written)
         click.echo(str(ids))
-        if one.body.hold and not any(notice.attribute == "Held" for notice in answer.notices):
-            note(f"{one.label}: Held until released: lode release {ids}")
+        if draft.body.hold and not any(notice.attribute == "Held" for notice in answer.notices):
+            note(f"{draft.label}: Held until released: lode release {ids}")
         elif answer.held:
             few = f"{answer.held:,} of {counted(answer.count, 'job')} {'is' if answer.held == 1 else 'are'}"
             which = "It is" if answer.count == 1 else few
-            note(f"{one.label}: {which} Held, since no queue could run it. See: lode why {ids.first}")
+            note(f"{draft.label}: {which} Held, since no queue could run it. See: lode why {ids.first}")
 
 
 def _local_files(ready: Sequence[ReadyFile]) -> list[Mapping[str, Path]]:

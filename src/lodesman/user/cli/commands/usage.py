@@ -13,7 +13,7 @@ from lodesman.user.cli.arguments import PAST_UTC
 from lodesman.user.cli.columns import Column, Columns, ListShape, shaped, table_of
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import Cell, note, say, show_table, state
-from lodesman.user.cli.words import HOUR, age, counted, hours, joined, number, percent, span, states
+from lodesman.user.cli.words import HOUR, age, counted, hours, number, percent, plain, span, states
 from lodesman.wire import calls
 from lodesman.wire.groups import ShareCorrection
 from lodesman.wire.nodes import utc
@@ -42,7 +42,7 @@ def _waste(row: UsedBy) -> str:
 def _wasted_by(row: UsedBy) -> str:
     few = [f"{cause} {hours(amount)} h" for cause, amount in list(row.waste.items())[:_FEW_CAUSES]]
     more = len(row.waste) - len(few)
-    return joined([*few, *([f"{more} more"] if more else [])])
+    return ", ".join([*map(plain, few), *([f"{more} more"] if more else [])])
 
 
 def _used_columns(by: UsageBy) -> Columns[UsedBy]:
