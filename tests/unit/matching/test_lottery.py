@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from lodesman.decide.matching.buckets import SetPlace, Split
+from lodesman.decide.matching.buckets import KindSplit, SetPlace
 from lodesman.decide.matching.index import Index
 from lodesman.decide.matching.lottery import _TRIES, Lottery
 from lodesman.decide.matching.request import ResourceRequest
@@ -296,7 +296,7 @@ def test_the_same_seed_draws_the_same():
 
 def shut_but(world, kept):
     """The slots of all task queues but these, and one of a group that is gone."""
-    place = SetPlace(Split(0, (), ()), {})
+    place = SetPlace(KindSplit(0, (), ()), {})
     place.close({99: 1}, 0)
     for group in world.index.groups():
         for queue in group.queues(group.occupied):

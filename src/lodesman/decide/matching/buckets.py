@@ -38,8 +38,8 @@ Charge = tuple[Counter, Number]  # where a job is counted, and what it takes
 class RuleBucket:
     """The counters of a rule for equal values of task queues and places."""
 
-    family: Family
-    line: Line
+    family: PlaceFamily
+    line: BucketLine
     counters: dict[str, Counter] = field(default_factory=dict)
 
     def used(self, resource: str) -> Number:
@@ -76,15 +76,15 @@ class RuleBucket:
 
 
 @dataclass(slots=True, eq=False)
-class Line:
+class BucketLine:
     """The buckets of a rule for task queues with equal values."""
 
     rule: Rule
     values: Values
-    buckets: dict[Family, RuleBucket] = field(default_factory=dict)
+    buckets: dict[PlaceFamily, RuleBucket] = field(default_factory=dict)
     parts: int = 0  # how many it has
 
-    def bucket(self, family: Family) -> RuleBucket:
+    def bucket(self, family: PlaceFamily) -> RuleBucket:
         """The bucket for a family of places."""
         bucket = self.buckets.get(family)
         if bucket is None:
@@ -107,17 +107,17 @@ class Line:
 
 
 @dataclass(slots=True, eq=False)
-class Family:
+class PlaceFamily:
     """Places with equal values for a rule."""
 
     rule: Rule
     values: Values
     limits: Mapping[str, Value]
     empty: RuleBucket = field(init=False)  # stands for all its buckets of which nothing is used
-    places: dict[Split, list[SetPlace]] = field(default_factory=dict)
+    places: dict[KindSplit, list[SetPlace]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.empty = RuleBucket(self, Line(self.rule, ()))
+        self.empty = RuleBucket(self, BucketLine(self.rule, ()))
 
 
 class Rule:
@@ -128,28 +128,28 @@ class Rule:
     def __init__(self, number: int, *, by_place: bool) -> None:
         self.number = number
         self.by_place = by_place  # it counts places apart
-        self.lines: dict[Values, Line] = {}
-        self.families: dict[Values, Family] = {}
-        self.by_limits: dict[tuple[tuple[str, Value], ...], list[Family]] = {}
+        self.lines: dict[Values, BucketLine] = {}
+        self.families: dict[Values, PlaceFamily] = {}
+        self.by_limits: dict[tuple[tuple[str, Value], ...], list[PlaceFamily]] = {}
         self.largest: dict[str, Number] = {}  # what any job takes of each resource at most
 
-    def line(self, values: Values) -> Line:
+    def line(self, values: Values) -> BucketLine:
         """The line of task queues with these values."""
         line = self.lines.get(values)
         if line is None:
-            line = self.lines[values] = Line(self, values)
+            line = self.lines[values] = BucketLine(self, values)
         return line
 
-    def family(self, side: PlaceSide) -> Family:
+    def family(self, side: PlaceSide) -> PlaceFamily:
         """The family of a place."""
         values = side.values(self.number)
         family = self.families.get(values)
         if family is None:
-            family = self.families[values] = Family(self, values, side.limits(self.number))
+            family = self.families[values] = PlaceFamily(self, values, side.limits(self.number))
             self.by_limits.setdefault(tuple(family.limits.items()), []).append(family)
         return family
 
-    def set_limits(self, family: Family, limits: Mapping[str, Value]) -> None:
+    def set_limits(self, family: PlaceFamily, limits: Mapping[str, Value]) -> None:
         """Give a family other limits."""
         before = tuple(family.limits.items())
         self.by_limits[before].remove(family)
@@ -202,11 +202,11 @@ class QueueKind:
 
 
 @dataclass(slots=True, eq=False)
-class Part:
+class KindPart:
     """The task queues whose jobs take and need the same of one rule's bucket."""
 
     rule: Rule
-    line: Line
+    line: BucketLine
     needs: tuple[Need, ...]
     amounts: tuple[tuple[str, Number], ...] = field(init=False)  # what a job takes of each resource
     charges: dict[SetPlace, tuple[Charge, ...]] = field(default_factory=dict)
@@ -217,7 +217,7 @@ class Part:
         self.line.parts += 1
         self.amounts = tuple((need.resource, need.charge) for need in self.needs if need.charge)
 
-    def bucket(self, family: Family) -> RuleBucket:
+    def bucket(self, family: PlaceFamily) -> RuleBucket:
         """What its jobs are charged to at a place."""
         return self.line.buckets.get(family, family.empty)
 
@@ -234,25 +234,25 @@ class Part:
 _amount = itemgetter(0)
 
 
-class Parts:
+class KindParts:
     """The parts of one line, also ordered by what they need of each resource."""
 
     __slots__ = ("_by_amount", "by_needs")
 
     def __init__(self) -> None:
-        self.by_needs: dict[tuple[Need, ...], Part] = {}
-        self._by_amount: dict[str, list[tuple[Number, Part]]] = {}
+        self.by_needs: dict[tuple[Need, ...], KindPart] = {}
+        self._by_amount: dict[str, list[tuple[Number, KindPart]]] = {}
 
-    def __iter__(self) -> Iterator[Part]:
+    def __iter__(self) -> Iterator[KindPart]:
         return iter(self.by_needs.values())
 
-    def add(self, part: Part) -> None:
+    def add(self, part: KindPart) -> None:
         """Add a part, whose needs no other has."""
         self.by_needs[part.needs] = part
         for resource, amount in part.amounts:
             insort(self._by_amount.setdefault(resource, []), (amount, part), key=_amount)
 
-    def drop(self, part: Part) -> None:
+    def drop(self, part: KindPart) -> None:
         """Remove a part that has no task queue any more."""
         part.line.parts -= 1
         part.line.forget()
@@ -260,7 +260,7 @@ class Parts:
         for resource, amount in part.amounts:
             self._by_amount[resource].remove((amount, part))
 
-    def between(self, resource: str, least: Number, most: Number) -> Iterator[Part]:
+    def between(self, resource: str, least: Number, most: Number) -> Iterator[KindPart]:
         """The parts that need more than `least`, and at most `most`."""
         ordered = self._by_amount.get(resource)
         if ordered and ordered[0][0] <= most and ordered[-1][0] > least:
@@ -268,7 +268,7 @@ class Parts:
             yield from (part for _, part in ordered[first : bisect_right(ordered, most, key=_amount)])
 
 
-class Split:
+class KindSplit:
     """How the rules of a set divide the kinds at a place: each kind has one rule at most, and so one part."""
 
     __slots__ = ("bits", "of_kind", "parts", "places", "rules")
@@ -276,15 +276,15 @@ class Split:
     def __init__(self, bits: int, kinds: Iterable[QueueKind], rules: Sequence[Rule]) -> None:
         self.bits = bits
         self.rules = rules  # all rules in use, by number
-        self.parts: dict[Line, Parts] = {}
+        self.parts: dict[BucketLine, KindParts] = {}
         self.places: list[SetPlace] = []
-        self.of_kind: dict[QueueKind, Part | None] = {}  # None: no rule of the set concerns the kind here
+        self.of_kind: dict[QueueKind, KindPart | None] = {}  # None: no rule of the set concerns the kind here
         for kind in kinds:
             part = self.part(kind)
             if part is not None:
                 add_bits(part.masks, kind.masks)
 
-    def part(self, kind: QueueKind) -> Part | None:
+    def part(self, kind: QueueKind) -> KindPart | None:
         """The part of a kind; None if no rule of the set concerns it here."""
         try:
             return self.of_kind[kind]
@@ -292,7 +292,7 @@ class Split:
             part = self.of_kind[kind] = self._find(kind)
             return part
 
-    def refusing(self, part: Part) -> Iterator[SetPlace]:
+    def refusing(self, part: KindPart) -> Iterator[SetPlace]:
         """The places where the next job of a part does not fit."""
         buckets = part.line.buckets
         for family, bucket in buckets.items():
@@ -316,7 +316,7 @@ class Split:
                 if not alike.by_needs:
                     del self.parts[part.line]
 
-    def _find(self, kind: QueueKind) -> Part | None:
+    def _find(self, kind: QueueKind) -> KindPart | None:
         both = self.bits & kind.side.bits
         if not both:
             return None
@@ -325,10 +325,10 @@ class Split:
         line, needs = rule.line(kind.side.values(number)), kind.side.needs(number)
         parts = self.parts.get(line)
         if parts is None:
-            parts = self.parts[line] = Parts()
+            parts = self.parts[line] = KindParts()
         part = parts.by_needs.get(needs)
         if part is None:
-            part = Part(rule, line, needs)
+            part = KindPart(rule, line, needs)
             parts.add(part)
             rule.expect(part.amounts)
         part.kinds += 1
@@ -340,7 +340,7 @@ class SetPlace:
 
     __slots__ = ("as_of", "families", "shut", "split")
 
-    def __init__(self, split: Split, families: dict[Rule, Family]) -> None:
+    def __init__(self, split: KindSplit, families: dict[Rule, PlaceFamily]) -> None:
         self.split = split
         self.families = families
         self.shut: dict[int, int] = {}  # the slots that may not be drawn, by the number of their group

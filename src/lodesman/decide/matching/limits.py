@@ -16,16 +16,16 @@ from typing import Final
 
 from lodesman.decide.masks.bits import bits
 from lodesman.decide.matching.buckets import (
+    BucketLine,
     Charge,
     Counter,
-    Family,
-    Line,
-    Part,
+    KindPart,
+    KindSplit,
+    PlaceFamily,
     QueueKind,
     Rule,
     RuleBucket,
     SetPlace,
-    Split,
     add_bits,
     drop_bits,
 )  # fmt: skip
@@ -59,10 +59,10 @@ class RunLimits:
         if book is not None:
             self._rules += (Rule(n, by_place=bool(book.by_place >> n & 1)) for n in range(len(book.names)))
         self._kinds: dict[Hashable, QueueKind] = {}
-        self._splits: dict[tuple[int, int], Split] = {}
+        self._splits: dict[tuple[int, int], KindSplit] = {}
         self._set_places: dict[tuple[int, int, tuple[Values, ...]], SetPlace] = {}
         self._spots: dict[tuple[SetPlace, ...], Spot] = {}
-        self._spot_kinds: dict[tuple[tuple[SetPlace, ...], tuple[Split, ...]], SpotKind] = {}
+        self._spot_kinds: dict[tuple[tuple[SetPlace, ...], tuple[KindSplit, ...]], SpotKind] = {}
         self._by_place: dict[RunPlace, Spot] = {}
         self._shut: dict[tuple[SetPlace, ...], ShutSlots] = {}
 
@@ -176,7 +176,7 @@ class RunLimits:
         if set_place is None:
             split = self._splits.get((number, bits_there))
             if split is None:
-                split = self._splits[number, bits_there] = Split(
+                split = self._splits[number, bits_there] = KindSplit(
                     bits_there, self._kinds.values(), self._rules
                 )
             families = {rule: rule.family(side) for rule in map(self._rules.__getitem__, bits(bits_there))}
@@ -239,7 +239,7 @@ class RunLimits:
                 for part in parts.between(counter.resource, least, most):
                     self._flip(bucket, part, places)
 
-    def _flip(self, bucket: RuleBucket, part: Part, places: Iterable[SetPlace]) -> None:
+    def _flip(self, bucket: RuleBucket, part: KindPart, places: Iterable[SetPlace]) -> None:
         if bucket.refuses(part.needs):
             self._close(places, part.masks)
         else:
@@ -264,7 +264,7 @@ class RunLimits:
                         family.rule.set_limits(family, limits)
                         self._review(family)
 
-    def _review(self, family: Family) -> None:
+    def _review(self, family: PlaceFamily) -> None:
         for split, places in family.places.items():
             for line, parts in split.parts.items():
                 if line.rule is family.rule:
@@ -346,7 +346,7 @@ class RunLimits:
                 for family in dict.fromkeys((*line.buckets, *everywhere)):
                     yield from self._of_bucket(line, family)
 
-    def _of_bucket(self, line: Line, family: Family) -> Iterator[tuple[BucketUse, GroupSlots]]:
+    def _of_bucket(self, line: BucketLine, family: PlaceFamily) -> Iterator[tuple[BucketUse, GroupSlots]]:
         bucket = line.buckets.get(family, family.empty)
         is_used = bucket.is_used()
         refused = [

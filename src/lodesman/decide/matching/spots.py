@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
-from lodesman.decide.matching.buckets import Charge, Part, SetPlace, Split
+from lodesman.decide.matching.buckets import Charge, KindPart, KindSplit, SetPlace
 
 # charges by sets that do not count the place apart, and a part of each set that does
-Plan = tuple[tuple[Charge, ...], tuple[Part | None, ...]]
+Plan = tuple[tuple[Charge, ...], tuple[KindPart | None, ...]]
 
 _NUMBERS: Final = count(1)
 
@@ -44,7 +44,7 @@ class SpotKind:
     """Places that rules see alike, but for those that count them apart."""
 
     sets: tuple[SetPlace, ...]  # without rules that count places apart
-    splits: tuple[Split, ...]  # of the sets with such rules
+    splits: tuple[KindSplit, ...]  # of the sets with such rules
     plans: dict[Hashable, Plan] = field(default_factory=dict)  # by what rules see of a task queue
 
 
