@@ -22,6 +22,7 @@ from lodesman.server.http import (
     job_classes,
     job_lists,
     jobs,
+    openapi,
     pilots,
     quotas,
     reads,
@@ -147,6 +148,20 @@ def test_comments_of_fields_are_the_descriptions_of_properties():
     }
     found = {(name, field): schemas[name]["properties"][field].get("description") for name, field in expected}
     assert found == expected
+
+
+def test_without_sources_the_document_lacks_only_comments(monkeypatch):
+    whole = document()
+
+    def no_source(_module):
+        raise OSError("could not get source code")
+
+    monkeypatch.setattr(openapi.inspect, "getsource", no_source)
+    openapi._comments.cache_clear()
+    bare = document.__wrapped__()
+    openapi._comments.cache_clear()
+    assert bare["paths"] == whole["paths"]
+    assert "description" not in bare["components"]["schemas"]["Closing"]["properties"]["begins"]
 
 
 def dictionaries(value):

@@ -130,9 +130,9 @@ def _describe_fields(components: dict[str, JsonObject]) -> None:
         if kind is None:
             continue
         bases = [base for base in reversed(kind.__mro__) if base.__module__.startswith("lodesman.wire.")]
-        comments = {
-            field: text for base in bases for field, text in _comments(base.__module__)[base.__name__].items()
-        }
+        comments: dict[str, str] = {}
+        for base in bases:
+            comments |= _comments(base.__module__).get(base.__name__, {})
         for field in msgspec.structs.fields(kind):
             if field.name in comments:
                 schema["properties"][field.encode_name]["description"] = comments[field.name]
@@ -147,8 +147,11 @@ def _subclasses(kind: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
 
 @cache
 def _comments(module: str) -> dict[str, dict[str, str]]:
-    """The comments beside the fields of the classes of a module, by class and field."""
-    text = inspect.getsource(sys.modules[module])
+    """The comments beside the fields of the classes of a module, by class and field; none without its source."""
+    try:
+        text = inspect.getsource(sys.modules[module])
+    except OSError:
+        return {}
     lines = text.splitlines()
     return {
         kind.name: {
