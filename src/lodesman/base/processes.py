@@ -204,7 +204,7 @@ def kill_family(
 
 
 def kill_group(leader: int) -> None:
-    """Kill a child and its process group. Nobody has waited for it: no other group can have its number."""
+    """Kill a child and its process group. It must not have been waited for: no other group can have its number then."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
 

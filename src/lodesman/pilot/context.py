@@ -174,7 +174,7 @@ class PilotContext:
         return OwnFolder(self.directory)
 
     def delay(self, failures: int) -> float:
-        """Seconds to wait after so many failures in a row, with jitter."""
+        """Seconds to wait after a number of failures in a row, with jitter."""
         return Retry().delay(failures, self.rng)
 
 

@@ -222,6 +222,6 @@ class NodeFault(OSError):
 
 
 def _kill(child: int) -> None:
-    """Nobody has waited for it, so that its number is its own."""
+    """It has not been waited for, so that its number is its own."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(child, signal.SIGKILL)

@@ -32,7 +32,7 @@ def other_pilots(folder: str) -> list[str]:
 
 
 def _is_pilots(entry: os.DirEntry[str]) -> bool:
-    """Whether it looks like a pilot's folder, and belongs to this account."""
+    """Whether it has the form of a pilot's folder, and belongs to this account."""
     with contextlib.suppress(OSError):
         is_own = entry.is_dir(follow_symlinks=False) and entry.stat().st_uid == os.geteuid()
         return is_own and all(os.path.isdir(f"{entry.path}/{name}") for name in ("work", "outbox"))  # noqa: PTH112

@@ -45,10 +45,10 @@ HeldBy = Literal["impossible", "user", "admin"]
 
 
 class JobStart(Struct, frozen=True):
-    """When a waiting job starts, in 90 % of cases: in so many seconds."""
+    """When a waiting job starts, in 90 % of cases."""
 
-    low_seconds: float
-    high_seconds: float
+    low_seconds: float  # From now.
+    high_seconds: float  # From now.
 
 
 class Job(Struct, frozen=True):

@@ -58,11 +58,11 @@ class SiteMask:
         return tuple(closing for closing in self._around(node) if closing.is_ahead(now))
 
     def closings_shutting_out(self, node: NodePath, now: float, life_seconds: float) -> tuple[Closing, ...]:
-        """What lets no pilot that lives so long (0: any time) be sent to a queue, the widest first."""
+        """What lets no pilot with this life (0: any) be sent to a queue, the widest first."""
         return tuple(closing for closing in self._around(node) if closing.shuts_out(now, life_seconds))
 
     def reason(self, node: NodePath, now: float, life_seconds: float | None = None) -> str:
-        """What closes a site, CE or queue (for pilots that live so long), in words; '' if it is open."""
+        """What closes a site, CE or queue (for pilots with this life), in words; '' if it is open."""
         closings = (
             self.closings_of(node, now)
             if life_seconds is None

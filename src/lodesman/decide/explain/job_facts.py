@@ -274,7 +274,7 @@ class JobFacts(SnapshotFacts):
         return f"no such job has started for {span(seen.silent)}, longer than starts were seen before"
 
     def put_behind(self, ahead: int) -> JobFacts:
-        """The facts if so many jobs of its task queue were before it."""
+        """The facts if this number of jobs of its task queue were before it."""
         return replace(self, turn=self.turn._replace(ahead=ahead))
 
     def next_jobs(self, jobs: int) -> int:

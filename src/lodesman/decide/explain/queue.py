@@ -23,7 +23,7 @@ from lodesman.wire.why_jobs import QueueForJob
 from lodesman.wire.why_queues import QueueBreaker, QueueStep
 
 CONSIDERED: Final = 10_000
-"""Of so many pilots that were sent last, anywhere, those of the queue are shown."""
+"""Of this number of pilots that were sent last, anywhere, those of the queue are shown."""
 _SUMMARIES: Final = {
     QueueReason.NOT_CONFIGURED: "There is no such queue in the configuration",
     QueueReason.NOT_OPEN: "{denied}",

@@ -159,7 +159,7 @@ class JobsInPilots(NamedTuple):
 
 
 class _Point(NamedTuple):
-    """The starts that are expected in so many seconds."""
+    """The starts that are expected within a time."""
 
     seconds: float
     starts: float = 0.0
@@ -252,7 +252,7 @@ class FreedSlots:
         return _Point(seconds, last.starts + more, last.variance, last.later + more)
 
     def start(self, jobs: float, *, part: float = 1.0, others: int = 0) -> tuple[float, float] | None:
-        """In how many seconds so many jobs of a task queue have started, in 90 % of cases, if it gets that part of the
+        """In how many seconds a number of jobs of a task queue has started, in 90 % of cases, if it gets that part of the
         starts, and all once the `others` have started. None if nothing runs, or nothing ended lately.
         """
         if part <= 0.0 or not any(durations.evidence for _, durations in self._kinds):
@@ -301,7 +301,7 @@ class StartRate(NamedTuple):
 
 
 def estimate(jobs: float, seen: StartRate) -> StartEstimate | None:
-    """In how many seconds so many jobs will have started, in 90 % of cases; None if no starts go on.
+    """In how many seconds a number of jobs will have started, in 90 % of cases; None if no starts go on.
 
     Starts are taken for a Poisson stream whose rate is known by a Gamma distribution of `starts` + 1/2 in `seconds`. The
     time to the k-th start is then k times the mean distance of starts, times a number with the distribution F.

@@ -67,7 +67,7 @@ class QueueSlots(Struct, frozen=True):
         return max(0, self.slots - self.others - self.own.running)
 
     def starting(self, more: int = 0) -> int:
-        """How many of the pilots that wait there, and of so many more, start within a minute."""
+        """How many of the pilots that wait there, and of others to come, start within a minute."""
         waiting = self.own.waiting + more
         if self.own.quick is None and self.free is None:
             return waiting
@@ -172,7 +172,7 @@ class Turn(NamedTuple):
         return max(ceil(starts * (self.older + self.part) - _LITTLE) - before, starts - self.others)
 
     def is_next(self, starts: int) -> bool:
-        """Whether so many starts reach the job."""
+        """Whether this number of starts reaches the job."""
         return self.ahead < self.allotted(starts)
 
     @property

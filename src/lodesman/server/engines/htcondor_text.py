@@ -1,6 +1,6 @@
 """What HTCondor is given to read, and what its commands print. Pure.
 
-With `-json`, `condor_q` prints for no jobs what a lost answer looks like. So it prints columns whose last lines count the
+With `-json`, `condor_q` prints for no jobs the same as for a lost answer. So it prints columns whose last lines count the
 jobs: what was cut, doubled or mixed up does not add up.
 """
 

@@ -65,7 +65,7 @@ class Isolation(Struct, frozen=True, kw_only=True):
         return f"cannot be kept from the server: {self.fault}"
 
     def closed(self, accounts: int) -> str:
-        """Why no local pilot may run while the server has so many accounts."""
+        """Why no local pilot may run with this number of accounts."""
         if not self.usable:
             return f"local pilots {self._unusable}"
         if self.separate or self.trusted or accounts < 2:
@@ -73,7 +73,7 @@ class Isolation(Struct, frozen=True, kw_only=True):
         return f"the jobs of {accounts} accounts could read and change all data of the server: {self.fault}; {_REMEDY}"
 
     def sentence(self, accounts: int = 0) -> str:
-        """One line for administrators of a server with so many accounts."""
+        """One line for administrators of a server with this number of accounts."""
         if self.usable and (closed := self.closed(accounts)):
             return f"Local pilots: refused, since {closed}."
         who = f"the account {self.account[0]}" if self.account else "the account of the server"

@@ -103,7 +103,7 @@ def job_script(
 
     `file_at`: the shell's expression for the pilot's file, where other accounts can read the script. `notices`: the batch
     system sends SIGUSR2 before it kills, which becomes SIGTERM for the pilot, and SIGUSR1 before it stops, which is ignored.
-    `notice_s`: it sends SIGUSR2 to the pilot alone, so long before the slot ends.
+    `notice_s`: it sends SIGUSR2 to the pilot alone, this time before the slot ends.
     """
     names = () if spec.forwards else ("LODESMAN_SITE", "LODESMAN_CE", "LODESMAN_QUEUE")
     place = dict(zip(names, spec.queue, strict=False))

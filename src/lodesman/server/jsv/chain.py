@@ -23,7 +23,7 @@ _CLIENTS: Final = {JsvContext.CLIENT: "qsub", JsvContext.SERVER: "qmaster"}
 
 
 class JsvVerdict(StrEnum):
-    """Users tell rejections apart by the text alone."""
+    """The text alone distinguishes rejections."""
 
     ACCEPTED = "accepted"
     CORRECTED = "corrected"

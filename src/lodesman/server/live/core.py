@@ -47,7 +47,7 @@ class ClockWatch:
     _ahead: float | None = None
 
     def look(self, clock: float, ticks: float) -> None:
-        """Count and log a jump since the last look."""
+        """Count and log a jump since the last comparison."""
         before, self._ahead = self._ahead, clock - ticks
         by = 0.0 if before is None else self._ahead - before
         if abs(by) > _JUMP_SECONDS:
@@ -58,7 +58,7 @@ class ClockWatch:
 
 
 class PilotTerms(Struct, frozen=True, kw_only=True):
-    """What a pilot is told when it joins."""
+    """What a pilot learns when it joins."""
 
     lease_seconds: float
     heartbeat_seconds: float

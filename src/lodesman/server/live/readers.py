@@ -19,7 +19,7 @@ class ReaderBeside:
         self.lock = asyncio.Lock()
 
     async def read(self, function: Callable[..., _T], *values: Any, **named: Any) -> _T:
-        """`function(reader, *values)` in a thread, to its end also if nobody waits any more."""
+        """`function(reader, *values)` in a thread, to its end also if its caller has gone."""
         return await asyncio.shield(self._read(function, *values, **named))
 
     async def _read(self, function: Callable[..., _T], *values: Any, **named: Any) -> _T:

@@ -43,7 +43,7 @@ async def use_shares(core: Core) -> None:
 
 
 async def use_usage(core: Core, usage: KnownUsage | None, seconds: float) -> None:
-    """Correct the shares for so many seconds. Raises LodesmanError."""
+    """Correct the shares for a time. Raises LodesmanError."""
     core.usage_until = math.inf if usage is None else core.ticks() + seconds
     await _draw_by(core, usage)
 

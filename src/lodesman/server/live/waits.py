@@ -1,6 +1,6 @@
 """Counts of jobs that clients wait for, shared by all who wait for the same (ADR 0065).
 
-They begin with a snapshot, which says its commit; later commits change them. While nobody waits, the journal keeps no
+They begin with a snapshot, which says its commit; later commits change them. Without such clients, the journal keeps no
 changes.
 """
 

@@ -76,7 +76,7 @@ def read_refresh_input(db: Reader) -> RefreshInput:
 
 
 class PoolKeeper:
-    """Refreshes SubmitPools, and removes those that nobody needs. One thread at a time uses it."""
+    """Refreshes SubmitPools, and removes unused ones. One thread at a time uses it."""
 
     def __init__(
         self, db: Reader, post: Post, *, refresh_seconds: float, grace_seconds: float,

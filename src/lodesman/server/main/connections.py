@@ -98,7 +98,7 @@ class HttpConnection(asyncio.Protocol):
         self._client = (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) else None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell what is being answered; what waits never begins."""
+        """Notify what is being answered; what waits never begins."""
         self.serving.left(self)
         if self._watch is not None:
             self._watch.cancel()

@@ -34,7 +34,7 @@ _UNSTARTED: Final = "it was not started before its file expired"
 
 def check_room(db: Reader, policy: Policy, offer: QueueOffer, count: int) -> int | None:
     """The most pilots that may be in a queue, None: any number. Raises InvalidRequest if files are not for that queue,
-    Conflict if so many more exceed it.
+    Conflict if their number exceeds it.
     """
     queue = offer.queue
     if offer.backend != MANUAL:
@@ -69,7 +69,7 @@ def _caps(policy: Policy, queue: QueueId) -> Iterator[tuple[str, int]]:
 def new_pilots(
     offer: QueueOffer, settings: PilotSettings, count: int, seconds: float, most_there: int | None
 ) -> tuple[list[NewPilot], list[dict[str, object]]]:
-    """Rows to store, and for each its file, with a join token for so many seconds. `most_there`: pilots in the queue."""
+    """Rows to store, and for each its file, with a join token and its lifetime. `most_there`: pilots in the queue."""
     mark, secret, place = settings.mark, secrets.token_urlsafe(32), offer.queue._asdict()
     submission = mark + secrets.token_hex(12)[len(mark) :]
     common, rows, files = common_of(settings, offer), [], []

@@ -191,13 +191,13 @@ class Database(Protocol):
         """Files and socket folders by which other processes of this account could read it."""
 
     def is_empty(self) -> bool:
-        """False if only the database can tell."""
+        """False if only the database knows."""
 
     def beside(self, name: str) -> Path:
         """A file that belongs to the database."""
 
     def identity(self, db: Reader) -> int:
-        """Tells databases apart: a copy has another one."""
+        """Distinguishes databases: a copy has another one."""
 
     def made(self) -> int:
         """When (ns since 1970), 0 if unknown: a copy often gets the inode of what it replaces."""

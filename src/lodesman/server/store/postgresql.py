@@ -280,7 +280,7 @@ class PostgresWriter(PostgresReader, Writer):
         return openness(self.connection)
 
     def end_copy(self, counted: Sequence[str]) -> None:
-        """Let new ids follow the copied ones, and tell the planner of the rows."""
+        """Let new ids follow the copied ones, and give the planner statistics of the rows."""
         self.connection.patience = None
         for table in counted:
             self.execute(_COUNT_ON.format(table), (table,))

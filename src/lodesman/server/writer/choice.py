@@ -29,8 +29,8 @@ _MOST_STEPS: Final = 50_000_000
 class Choice:
     """Other jobs are passed over: neither changed nor refused.
 
-    Names and descriptions are judged beside the writer (`learn`), since reading texts takes long; the writer looks
-    verdicts up (`meant`). Jobs without one wait for the next command.
+    Names and descriptions are judged beside the writer (`learn`), since reading texts takes long; the writer finds
+    the verdicts (`meant`). Jobs without one wait for the next command.
     """
 
     owner: str

@@ -253,7 +253,7 @@ class Control(RangeAction):
         return ""
 
     def _too_many(self, more: int) -> str:
-        """Why no more of the owner's jobs may wait, or ''."""
+        """Why the owner may have no further jobs waiting, or ''."""
         if not self.most or TARGET[self.action] is not JobState.WAITING:
             return ""
         would = self.live.queues.index.load(self._owner).waiting + more

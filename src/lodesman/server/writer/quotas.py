@@ -82,7 +82,7 @@ def vocabulary_of(
 class QuotaRules:
     """The quota sets, and the configuration that they are read by. For the writer's thread.
 
-    Changes are stored with the commit from which they hold: nobody reads a claim against a stored limit.
+    Changes are stored with the commit from which they hold: no claim is read against a stored limit.
     """
 
     def __init__(

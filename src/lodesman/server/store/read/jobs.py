@@ -1,4 +1,4 @@
-"""Single jobs: state, attempts, events, output, description. Rows and untouched members of arrays look the same."""
+"""Single jobs: state, attempts, events, output, description. Rows and untouched members of arrays have one form."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Confidence:
     value: float | None = MARGIN  # part of the deadline, or sigma (None: that of each owner)
 
     def in_time(self, estimate: Estimate, within: float) -> bool:
-        """Whether a draining job is counted on to end in so many seconds. `risk` prices the chance that it does not."""
+        """Whether a draining job is counted on to end within a time. `risk` prices the chance that it does not."""
         expected, most = estimate.remaining_expected, estimate.remaining_max
         enforced = most is not None and most <= within
         if self.kind == "max":

@@ -76,7 +76,7 @@ class Cover:
         return _shift(self.least, sum(release.cores for release in jobs), sum(map(self.weight, jobs)))
 
     def trace(self, cores: int) -> tuple[list[Release], int]:
-        """The jobs of the least cost for so many cores, and what is left to cover before the first stage."""
+        """The jobs of the least cost for a number of cores, and what is left to cover before the first stage."""
         chosen: list[Release] = []
         for jobs, sums, before in reversed(self.stages):
             size = jobs[0].cores
