@@ -28,7 +28,7 @@ READERS = 4
 BY_SHELL, BY_C = 25, 250
 """Readings of each reader, unless seconds are given."""
 ROUNDS = 20
-"""How often the readers without a lock may find no mixture."""
+"""How often readers may begin again on a machine where they meet too few publications, or no mixture."""
 LIMIT_S = 300 + SECONDS
 PAUSE_S = 0.001
 FILES = "used_CPU last_* first_* add_* can_* priority_factor"
@@ -102,8 +102,12 @@ def test_foreign_readers_find_whole_publications(tmp_path, reader):
     commands = [by_shell(tmp_path)] * READERS
     for kind in KINDS:
         commands += [by_c(reader, kind, tmp_path)] * READERS
+    found = []
     with restless_writer(tmp_path) as done:
-        found = readings(tmp_path, commands)
+        for _ in range(ROUNDS):
+            found += readings(tmp_path, commands)
+            if len(set(found)) > 20:
+                break
     published, skipped = done
     print(f"{len(found)} readings of {len(set(found))} publications; {published} and {skipped} skipped")  # noqa: T201
     assert found.count(None) == 0
@@ -152,11 +156,15 @@ def _take(descriptor, kind, range_kind, flock):
 @pytest.mark.parametrize("kind", KINDS)
 def test_our_reader_finds_whole_publications_of_foreign_writers(tmp_path, kind):
     """By whichever kind of lock; beside fcntl's, an eighth of the readings were mixtures."""
+    found = []
     with foreign_writer(tmp_path, kind):
-        found = [
-            number_in({key: data.decode() for key, data in read(tmp_path).contents.items()})
-            for _ in range(1_000)
-        ]
+        for _ in range(ROUNDS):  # on a busy machine the writer seldom comes between two readings
+            found += [
+                number_in({key: data.decode() for key, data in read(tmp_path).contents.items()})
+                for _ in range(1_000)
+            ]
+            if len(set(found)) > 20:
+                break
     assert found.count(None) == 0
     assert len(set(found)) > 20
 
