@@ -101,8 +101,6 @@ def _follow(channel: socket.socket, payload: int, *, confined: bool) -> None:
 
 
 class _Enclosure:
-    """The namespaces of a warden, and what it does in them."""
-
     def __init__(self, recipe: Recipe) -> None:
         self._confined = recipe.confined
         self._limited = False
@@ -142,7 +140,6 @@ class _Enclosure:
             kernel.mount("none", place, flags=_PLAIN | kernel.REMOUNT | kernel.READ_ONLY)
 
     def start(self, request: Mapping[str, Any], streams: Sequence[int]) -> tuple[int, int]:
-        """Start a payload: its pid, 0 if there is none, and what the pilot is answered."""
         try:
             self._home = request["directory"]
             if self._confined:  # by now the pilot is the parent
@@ -351,7 +348,6 @@ def _spawn(argv: list[str], environment: Mapping[str, str], streams: Sequence[in
 
 @lru_cache(maxsize=1)
 def _ignored() -> frozenset[int]:
-    """The signals that a payload shall not ignore though its warden does."""
     numbers = {number for number in signal.valid_signals() if signal.getsignal(number) is signal.SIG_IGN}
     return frozenset(numbers - set(_NOTICES))
 
@@ -367,7 +363,6 @@ def _marks_of(folder: str) -> tuple[object, ...]:
 
 
 def _set_limits(frame: WardenFrame, *, confined: bool) -> None:
-    """Set the kernel's limits; a stricter one of the site stays."""
     limits = {number: (soft, hard) for number, (soft, hard) in frame.limits}
     if frame.processes:
         most = frame.processes

@@ -53,7 +53,6 @@ def _cores_of_condor(environment: Mapping[str, str]) -> str:
 
 
 def _of_condor(environment: Mapping[str, str], variable: str, name: str, pattern: re.Pattern[str]) -> str:
-    """What stands in such an ad; empty: it is not there."""
     scratch = environment.get("_CONDOR_SCRATCH_DIR")
     path = environment.get(variable) or (scratch and f"{scratch}/{name}")
     with contextlib.suppress(OSError):
@@ -223,7 +222,6 @@ class StatusWriter:
             self._said = note_publication(self._said, status, now)
 
     def _write(self, status: Status) -> str | None:
-        """Write it into the directory, which may be another one since; what went wrong."""
         try:
             if not self._open() or self._publication is None:
                 return "the directory cannot be used"

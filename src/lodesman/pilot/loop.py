@@ -205,7 +205,6 @@ class PilotProcess:
             self._stop_all(DRAINED, "The slot ends.", now)
 
     def _is_due(self, now: float) -> bool:
-        """Whether the slot ends, or was promised to be free by now."""
         promised, grace_s = self._promises.gone_by(), self._options.kill_grace_s
         over = promised is not None and self._context.clock() >= promised - grace_s
         return over or self._roster.slot.seconds_left(now) <= 0
@@ -242,7 +241,6 @@ class PilotProcess:
         self._roster.stop_all(Stop(PILOT_SHUTDOWN, message), grace_s=grace_s)
 
     def _try_node(self) -> bool:
-        """Whether node and pilot can do what payloads need: else nothing is claimed."""
         if not self._node_fault:
             context = self._context
             self._reaper = Reaper(context.nursery)
@@ -255,7 +253,6 @@ class PilotProcess:
         return not (self._node_fault or self._pilot_fault)
 
     def _leave_node(self) -> int:
-        """Leave before any claim; to tidy up may hang on the disk."""
         is_nodes = bool(self._node_fault)
         code, reason = (EXIT_NODE, NODE_FAULT) if is_nodes else (EXIT_FAULT, ERROR)
         self._leave(code, reason, self._node_fault or self._pilot_fault)
@@ -317,7 +314,6 @@ class PilotProcess:
 
 
 def _slot_of(context: PilotContext, features: Features) -> KnownSlot:
-    """The slot by the pilot's file and the site; the earlier end counts."""
     options, ignored = context.options, features.over(context.clock())
     if ignored is not None:
         context.log("shutdown-ignored", shutdowntime=ignored, why="It is before the start of this pilot.")

@@ -161,7 +161,6 @@ class Nursery:
 
 
 def _make_wardens(channel: socket.socket, hidden: Sequence[str]) -> NoReturn:
-    """Make a warden for each channel that comes, until the pilot is gone."""
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)

@@ -34,8 +34,6 @@ _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 @dataclass
 class _Item:
-    """One report on its way."""
-
     report: PayloadReport
     archive: Path | None  # to upload before it
     due: float  # when it is to be sent at the latest (monotonic)
@@ -138,7 +136,6 @@ class Outbox:
         self._run(lambda item: item.archive is None, lambda items: self._report(items[:_MAX_BATCH], post))
 
     def _run(self, is_sent: Callable[[_Item], bool], send: Callable[[list[_Item]], bool]) -> None:
-        """Send what is there, with pauses after failures, until the outbox is closed."""
         failures = 0
         while True:
             with self._changed:
@@ -177,7 +174,6 @@ class Outbox:
             )
 
     def _upload(self, item: _Item, post: Callable[[str, Path, str], Any]) -> bool:
-        """True when that is settled, one way or the other."""
         archive, report = item.archive, item.report
         assert archive is not None and report.output is not None  # noqa: S101, PT018 - chosen so
         try:

@@ -88,7 +88,6 @@ def pack(directory: Path, job: AssignedJob, target: Path, *, stopped: Callable[[
 
 
 def _plain_name(name: str) -> str:
-    """A file name for messages: at most 100 characters, none of which steers a terminal."""
     text = name if len(name) <= 100 else f"{name[:97]}..."
     return (ascii(text)[1:-1] if steers(text) else text).encode("utf-8", "replace").decode()
 
@@ -167,7 +166,6 @@ class _ArchiveSpace:
         self._limit = limit
 
     def for_member(self, name: str, size: int) -> int:
-        """The part of `size` bytes that fits for certain."""
         if not self._limit:
             return size
         spare = self._spare(name, _PENDING_BYTES)

@@ -178,7 +178,6 @@ class PayloadRun:
         return tuple((entry.st_size, entry.st_mtime_ns) for entry in entries)
 
     def _play(self) -> PayloadReport | None:
-        """Stage, start, wait, clear up; how it ended. None: whether it ended is unknown."""
         key, reaper = self.job.key, self._context.reaper
         if not self._is_begun:
             self.begin()
@@ -316,7 +315,6 @@ class PayloadRun:
         return self._context.pilot.folder.changes != self._changes
 
     def _weigh(self, end: PayloadReport) -> PayloadReport:
-        """Its end, or one by the node's fault, if this node is of no use and would make it end so."""
         if not smells_of_node(end):
             return end
         if self._is_locked():
@@ -356,7 +354,6 @@ class PayloadRun:
             remove_tree(self._home)
 
     def _is_removed(self) -> bool:
-        """Remove its folder quickly, which fails if there is more in it than its streams."""
         names = self._launch.outputs if self._launch is not None else ()
         if any("/" in name for name in names):  # the payload may have put links there
             return False
@@ -369,7 +366,6 @@ class PayloadRun:
         return self._removed
 
     def _pack(self, end: PayloadReport, tries: int = _PACKINGS) -> tuple[PayloadReport, Path | None]:
-        """The report with the output sandbox, packed again if another has locked the folders, and the archive."""
         target, ticker = self._context.outbox.archive(end.key), self._context.pilot.ticker
         until = ticker() + _PACKING_S
         try:

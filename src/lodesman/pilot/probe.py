@@ -100,7 +100,6 @@ def _address_in(url_file: str | None) -> str:
 
 
 def _try_server(address: str, ca_file: str | None) -> dict[str, Any]:
-    """Whether a server answers as one of ours. `ahead_s`: of its clock."""
     begun = time.monotonic()
     fact: dict[str, Any] = {"address": address, "is_private": False, "tls": "", "fault": "", "ahead_s": None}
     fact.update(untrusted=False, bad_ca_file=False)

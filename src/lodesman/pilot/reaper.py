@@ -195,7 +195,6 @@ class Reaper:
         return [] if warden is None else processes.descendants(processes.read_processes(), [warden.pid])
 
     def _scan_trees(self) -> dict[AttemptKey, list[Process]]:
-        """Each payload's processes, and its warden for the time of orphans."""
         self._own_children()  # a warden that is being made must be known before it is seen
         table = processes.read_processes()
         self._bury_strays(table)

@@ -118,7 +118,6 @@ class ServerSession:
         self.file = replace(self.file, submit_pools=pools, pools_pass=number)
 
     def _request_once(self, token: str, path: str, body: Mapping[str, Any]) -> Any:
-        """A request before the join, on its own connection."""
         with contextlib.closing(self.client(token=token)) as client:
             return client.request("POST", path, body, idempotent=True)
 

@@ -139,7 +139,6 @@ class NodeTrial:
         return Path(tempfile.mkdtemp(prefix="trial-", dir=parent))
 
     def _try_start(self, reaper: Reaper) -> str:
-        """Have a warden start a program that lies where the files of payloads lie."""
         key = AttemptKey(0, next(_NUMBERS))
         try:
             folder = reaper.take(key, NO_FRAME)

@@ -182,7 +182,6 @@ class ArcBackend:
     def _describe(
         self, spec: backend.PilotSpec, stamps: Mapping[int, str], script_bytes: int
     ) -> dict[str, ArcRecord]:
-        """What became of each copy. Raises BackendFault if that is not known."""
         if not stamps:
             return {}
         text = arc_text.descriptions(spec, stamps, script_bytes).encode(errors="surrogateescape")
@@ -238,7 +237,6 @@ class ArcBackend:
         return outcomes
 
     def _read_pilots(self) -> dict[str, ArcFacts]:
-        """Native id -> facts of all listed jobs whose names are stamps."""
         listed = self._list_jobs()
         alive = (
             [] if listed else [native_id for native_id in list(self._known) if native_id not in self._ends]
@@ -263,14 +261,12 @@ class ArcBackend:
         return records
 
     def _is_due(self, native_id: str, record: ArcRecord) -> bool:
-        """Whether the document of a job would say what is not known."""
         if record.code != HTTPStatus.OK or native_id not in self._known:
             return record.code == HTTPStatus.OK
         says_more = record.state in _SAYS_MORE or arc_text.state_of(record.state) is NativeState.ENDED
         return says_more and self._known[native_id].seen != record.state
 
     def _learn(self, native_ids: Sequence[str], records: Mapping[str, ArcRecord]) -> None:
-        """Read the documents of jobs; where these are short, ARC's own files of the job."""
         learned: dict[str, ArcFacts] = {}
         files: list[tuple[str, str]] = []
         for native_id, record in self._act_on_jobs("info", native_ids, _DOCUMENTS).items():
@@ -320,7 +316,6 @@ class ArcBackend:
     # --- requests ---------------------------------------------------------------------------------
 
     def _list_jobs(self, states: Iterable[str] = ()) -> set[str]:
-        """The ids of all jobs of this account, or of those in some states, at this moment."""
         answer = self._ask("GET", "/jobs?state=" + ",".join(states) if states else "/jobs")
         if answer.length == 0:  # how ARC 6 writes that there is none
             return set()
@@ -368,7 +363,6 @@ def _path(native_id: str, part: str) -> str:
 
 
 def _do_at_once(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    """The results for all, in order. The first fault ends it."""
     pool = ThreadPoolExecutor(_AT_ONCE)
     try:
         return list(pool.map(work, items))

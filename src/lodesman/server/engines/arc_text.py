@@ -266,7 +266,6 @@ def shares_in(body: bytes) -> dict[str, ArcShare]:
 
 
 def _shares(document: object) -> Iterator[Mapping[str, Any]]:
-    """Every ComputingShare below a value, at any depth."""
     waiting = [document]
     while waiting:
         value = waiting.pop()

@@ -67,7 +67,6 @@ def end_of_token(content: bytes) -> float:
 
 
 def _end_of(der: bytes) -> float:
-    """`notAfter` of a certificate in DER. Raises ValueError, IndexError or StopIteration if it is none."""
     fields = _elements(_inside(_inside(der)))
     first = next(fields)
     for _ in range(_VALIDITY if first[0] == _VERSION else _VALIDITY - 1):
@@ -167,7 +166,6 @@ class Credential:
 
 
 def _run(words: tuple[str, ...]) -> str:
-    """Why a command failed, '' if it did not; what it writes is not read."""
     try:
         process = subprocess.Popen(
             words, env=base_environment(), cwd="/", start_new_session=True,

@@ -276,7 +276,6 @@ class GridEngineBackend:
         return done.out
 
     def _read_ends(self, stamps: Mapping[text.Key, str]) -> dict[text.Key, text.TaskEnd]:
-        """Those known to have ended. Raises BackendFault."""
         ends = text.parse_ends(self._ended_text({stamp.rpartition("-")[0] for stamp in stamps.values()}))
         ours = {key: end for key, end in ends.items() if key in stamps and end.name == text.name(stamps[key])}
         long_ago = self.clock() - _RECORD_SECONDS
@@ -284,7 +283,6 @@ class GridEngineBackend:
         return {key: text.without_record(stamps[key]) for key in finished} | ours
 
     def _read_reasons(self, wrong: Iterable[text.Key]) -> None:
-        """Learn why tasks are in the error state, once."""
         jobs = sorted({job for job, _ in wrong})[:_REASONS]
         done = self._run(["env", "TZ=UTC0", "qstat", "-j", ",".join(map(str, jobs))])
         if len(self._reasons) > _MOST_TASKS:
@@ -327,7 +325,6 @@ class GridEngineBackend:
         return [*usual, "-q", spec.queue.queue, *requests, *spec.options]
 
     def _refuse(self, spec: backend.PilotSpec, done: CommandResult) -> SubmitResult:
-        """A refusal, if it is certain that nothing was submitted. Raises BackendFault."""
         if done.code == _KNOWN:
             return backend.refuse_all(spec, "this submission was made before", transient=False)
         reason = _short(done.err)
@@ -341,7 +338,6 @@ class GridEngineBackend:
 
 
 def _keys_of(pilots: Mapping[str, str]) -> dict[text.Key, str]:
-    """Job and task -> stamp, where stamp and native id can belong together."""
     stamps = {}
     for stamp, native_id in pilots.items():
         native, parts = _NATIVE.fullmatch(native_id), backend.split_stamp(stamp)

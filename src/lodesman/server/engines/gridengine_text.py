@@ -272,7 +272,6 @@ def name(stamp: str) -> str:
 
 
 def _job_lists(root: ET.Element) -> Iterator[tuple[str, ET.Element]]:
-    """Each list of tasks, with its instance of a queue, if any."""
     running, pending = root
     for part in running:
         if part.tag == "Queue-List":
@@ -366,7 +365,6 @@ def _number(text: str) -> int | None:
 
 @lru_cache(maxsize=4_096)
 def _parse_time(text: str) -> float | None:
-    """UNIX seconds of a time that was printed with TZ=UTC0."""
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
     except ValueError:

@@ -232,7 +232,6 @@ class HTCondorBackend:
         return text.parse_queue(self._check_done(done))
 
     def _read_history(self, *words: str) -> dict[str, text.CondorJob]:
-        """Jobs that left the queue, by a constraint; further words may follow."""
         done = self._run(
             "condor_history", *self._where(), "-scanlimit", str(self.history_jobs), "-json",
             "-attributes", ",".join(text.ATTRIBUTES), "-constraint", *words,
@@ -259,14 +258,12 @@ class HTCondorBackend:
         return ["-name", self.schedd, *pool] if self.schedd else []
 
     def _shell(self, script: str, *words: str, stdin: bytes = b"") -> CommandResult:
-        """A script of this module; its first argument is the folder of submissions."""
         return self._run("sh", "-c", script, "lodesman", self.folder or _FOLDER, *words, stdin=stdin)
 
     def _run(self, *words: str, stdin: bytes = b"") -> CommandResult:
         return self.runner.run(words, stdin=stdin, seconds=self.command_seconds)
 
     def _check_done(self, done: CommandResult) -> str:
-        """What a command wrote. Raises BackendFault if it failed."""
         if done.code:
             raise BackendFault(f"HTCondor did not answer: {text.reason_of(done.err)}", transient=True)
         return done.out
@@ -283,7 +280,6 @@ def _submission(stamp: str) -> str:
 
 
 def _outcome(before: text.CondorJob, after: text.CondorJob | None) -> CancelOutcome:
-    """Of a job that had not ended before `condor_rm`."""
     if after is None:  # it left the queue, and the history does not say how
         return CancelOutcome.ORDERED if before.starts else CancelOutcome.REMOVED
     if after.word == text.REMOVED:

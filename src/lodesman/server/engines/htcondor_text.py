@@ -156,7 +156,6 @@ def _for_a_pool(spec: PilotSpec) -> Iterable[str]:
 
 
 def _for_a_gateway(spec: PilotSpec) -> Iterable[str]:
-    """What an HTCondor-CE routes by: the queue of the system behind it, and limits in its words."""
     yield f'+queue = "{_plain(spec.queue.queue)}"'
     yield f"+xcount = {max(1, spec.cores)}"
     if spec.memory_mb:
@@ -283,7 +282,6 @@ class _Values(dict[str, object]):
 
 
 def _job(values: Sequence[object], *, left: bool) -> CondorJob | None:
-    """None if the record is odd, or no job of ours. `left`: it is no longer in the queue."""
     if len(values) != len(ATTRIBUTES):
         return None
     ad = dict(zip(ATTRIBUTES, values, strict=True))

@@ -165,7 +165,6 @@ def _first_choice(wishes: Wishes, *, make_account: bool) -> Isolation:
 
 
 def _hidden_places(wishes: Wishes) -> tuple[str, ...]:
-    """Data and keys of the server, tokens and keys of its account, and the sockets by which its programs are started."""
     base = Path(os.environ.get("XDG_CONFIG_HOME") or Path(_home()) / ".config")
     uid = os.geteuid()
     sockets = (f"/run/user/{uid}", f"/tmp/tmux-{uid}", "/run/screen", "/run/docker.sock")  # noqa: S108

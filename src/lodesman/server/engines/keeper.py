@@ -157,7 +157,6 @@ def read_json(name: str) -> dict[str, Any]:
 
 
 def _write_end(*, cause: str, code: int | None = None, started_at: float = 0.0, message: str = "") -> None:
-    """`code` is negative for an end by signal. Raises OSError on a full disk."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     end = {"cause": cause, "exit_code": code, "started_at": started_at, "ended_at": time.time()}
     end |= {"cpu_seconds": used.ru_utime + used.ru_stime, "message": message}
@@ -194,8 +193,6 @@ class _Output:
 
 
 class _Keeper:
-    """One pilot's life. `entry` is what the backend stored; `plan`: how it is enclosed."""
-
     def __init__(self, entry: dict[str, Any], cgroup: str | None, plan: namespaces.Plan) -> None:
         self.entry, self.cgroup, self.plan = entry, cgroup, plan
         self.record: dict[str, Any] = {}
@@ -206,7 +203,6 @@ class _Keeper:
         self.stop_at = self.kill_at = float("inf")
 
     def run(self, guard: Process, keeper: Process) -> None:
-        """From the record that the pilot may have started to the record that its tree is gone."""
         # Signals arrive as bytes in a pipe: no race, no work inside handlers.
         self.wake, wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
@@ -272,7 +268,6 @@ class _Keeper:
                 procs.write("0")
 
     def become_pilot(self, keeper: int = 0) -> NoReturn:
-        """In the child: end if this keeper has ended, else become the pilot."""
         try:
             if keeper:
                 self.join_cgroup()
@@ -299,7 +294,6 @@ class _Keeper:
             os._exit(_NOT_STARTED)
 
     def watch(self) -> None:
-        """Keep the pilot's output and pass on orders until it has ended."""
         poll = select.poll()
         for source in (self.wake, *(output.source for output in self.outputs)):
             poll.register(source, select.POLLIN)
@@ -335,7 +329,6 @@ class _Keeper:
 
 
 def _guard(keeper: int, cgroup: str | None) -> int:
-    """Wait for the keeper; finish its work if it was killed or failed. The program's exit code."""
     for signum in (*_STOP_ORDERS, KILL_ORDER):
         signal.signal(signum, signal.SIG_IGN)
     _, status = os.waitpid(keeper, 0)

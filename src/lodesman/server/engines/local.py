@@ -250,7 +250,6 @@ class LocalBackend:
 
     @contextlib.contextmanager
     def _exclusive(self) -> Iterator[None]:
-        """Alone among all threads and processes that use this root. Raises OSError."""
         lock, was_damaged = open_lock(self.root / ".lock")
         if was_damaged:
             self.known.name("the lock of local pilots, which was made again")
@@ -329,7 +328,6 @@ class LocalBackend:
         return not is_gone
 
     def _start(self, pilot: PilotDirectory) -> bool:
-        """False if the pilot is given up. Raises OSError."""
         if self.known.begun.is_spent(pilot.stamp):
             pilot.write_end("not-started", "its keeper cannot start (see keeper.log)")
             return False

@@ -185,7 +185,6 @@ class LocalPilots:
         return self._strays
 
     def _find_vanished(self, gone: Collection[str]) -> None:
-        """Those without directory: another process removed it, or they run without it."""
         sought = {*gone, *(self._strays or ())}
         table = living_processes() if sought else {}
         living = set(find_marked({stamp: self.root / stamp for stamp in sought}, table).values())

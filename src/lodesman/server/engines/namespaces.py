@@ -71,7 +71,6 @@ def _above(path: str) -> list[str]:
 
 
 def _closed_above(path: str, account: dict[str, Any]) -> list[str]:
-    """The first directory above a path that this account may not enter."""
     for place in _above(path):
         entry = os.stat(place)
         bit = 0o100 if entry.st_uid == account["uid"] else 0o010 if entry.st_gid == account["gid"] else 0o001

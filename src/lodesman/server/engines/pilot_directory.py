@@ -221,7 +221,6 @@ class PilotDirectory(Struct, frozen=True):
             return read_record(self.path / name, kind, self.stamp)
 
     def _uncertain_since(self) -> str | None:
-        """The start of the machine that `uncertain` names; '' if it is damaged. Raises OSError."""
         try:
             with as_damage():
                 text = read_regular(str(self.path / _UNCERTAIN)).decode()
@@ -348,7 +347,6 @@ def _digest_of(path: Path) -> str:
 
 
 def _write_new(path: Path, content: bytes) -> None:
-    """It is on the disk then."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
         file.flush()

@@ -277,7 +277,6 @@ def _environment_of(process: Process) -> list[bytes]:
 
 
 def _marks_of(process: Process) -> tuple[str, str]:
-    """Stamp, and mark of the folder of its pilots; both '' for a process that is gone or another user's."""
     marks = dict(variable.partition(b"=")[::2] for variable in _environment_of(process))
     return os.fsdecode(marks.get(MARK.encode(), b"")), os.fsdecode(marks.get(ROOT_MARK.encode(), b""))
 
@@ -297,7 +296,6 @@ def _stamp_of(process: Process, paths: Mapping[str, Path]) -> str | None:
 
 
 def _wait_until_free(pilots: Sequence[PilotDirectory], until: float) -> list[PilotDirectory]:
-    """The pilots that are still kept at `until` (monotonic)."""
     left = list(pilots)
     while True:
         left = [pilot for pilot in left if pilot.kept()]

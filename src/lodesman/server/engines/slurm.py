@@ -192,7 +192,6 @@ class SlurmBackend:
     # --- inside -----------------------------------------------------------------------------------
 
     def _submit(self, spec: backend.PilotSpec, folder: str) -> SubmitResult:
-        """Submit for the first time. Raises BackendFault if it is not known whether Slurm has it now."""
         output = f"{folder.replace('%', '%%')}/%A_%a.out"
         words = [*self._sbatch(spec, output), f"--chdir={folder}"]
         script = job_script(spec, copy="${SLURM_ARRAY_TASK_ID}", notice_s=_NOTICE_S).encode()
@@ -237,7 +236,6 @@ class SlurmBackend:
         return slurm_text.parse_sacct(self._run_list(words), mark, f"{self.prefix}-")
 
     def _read_ends(self, pilots: Mapping[str, str]) -> dict[str, slurm_text.Record | None]:
-        """Those that the accounting says have ended. Raises BackendFault."""
         ids = {native_id.partition("_")[0] for native_id in pilots.values() if _is_task(native_id)}
         if not ids or not self._has_accounting():
             return {}
@@ -278,7 +276,6 @@ class SlurmBackend:
         return self._read_settings()["AccountingStorageType"].endswith("/slurmdbd")
 
     def _read_settings(self) -> Mapping[str, str]:
-        """Slurm's configuration, asked for once. Raises BackendFault."""
         if self._settings is None:
             done = self._check_done("scontrol", self._run(["scontrol", "show", "config"]))
             self._settings = slurm_text.settings_of(done.out)
@@ -319,7 +316,6 @@ _TIMES: Final = ("env", "SLURM_TIME_FORMAT=%s")
 
 
 def _squeue(mark: str, fields: Sequence[str], *which: str) -> list[str]:
-    """A list of tasks one by one, each field ended by the mark."""
     columns = ",".join(f"{name}:0{mark}" for name in fields)
     return [*_TIMES, "squeue", "--all", "--array", f"--Format={columns}", *which]
 

@@ -228,7 +228,6 @@ def is_unsure(reason: str) -> bool:
 
 
 def _records(program: str, text: str, mark: str, titles: Sequence[str]) -> Iterator[Sequence[str] | None]:
-    """The fields of each record; None for an odd one. Raises BackendFault."""
     titled, *records = text.split(f"{mark}\n")
     header = titled.rpartition("\n")[2].split(mark)
     right = len(header) == len(titles) and header[0].replace("_", "").lower() == titles[0].lower()

@@ -72,7 +72,6 @@ class Applier:
         return next(filter(None, lacks), None)
 
     def _carry_out(self, request: VacateRequest, planned: Sequence[Victim], ends: float) -> VacatePlan | None:
-        """Make jobs go until enough goes; a plan without enough jobs if there are not enough."""
         plans = 0
         while _is_needed(self._lack(request)):
             now, is_same = self.clock(), self._refresh(planned)
@@ -123,7 +122,6 @@ class Applier:
         return not came and all(job in self.acted for job in went)
 
     def _has_moved(self, victim: Victim, terms: Terms, now: float) -> bool:
-        """Read a job again: whether it costs another sum than the plan says."""
         (job,) = with_status([self.known[victim.job]], self.look_at, now)
         self.known[victim.job] = job = self.memory.history.judged(job)
         cost = price(job, terms, silent_rate(self.known.values(), terms, now), now)

@@ -178,7 +178,6 @@ def _exists(directory: int, name: str) -> bool:
 
 
 def _check_own(directory: int) -> bool:
-    """Whether both kinds of lock are taken here. Raises OSError."""
     facts = os.fstat(directory)
     if facts.st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, "The directory belongs to another user")
@@ -250,8 +249,6 @@ def _hold_locks(descriptor: int, wait_s: float, ranges: bool) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Folder:
-    """A directory that is open, and what its files must have in common with it."""
-
     descriptor: int
     uid: int
     device: int
@@ -294,7 +291,6 @@ class _Folder:
         return "too-long" if facts.st_size > LONGEST else None
 
     def read_all(self, locked: int) -> Reading:
-        """The nine, of which used_CPU is open. Raises Unreadable."""
         contents, times = {}, {}
         for key in KEYS:
             descriptor = locked if key == LOCK else self.open(key)

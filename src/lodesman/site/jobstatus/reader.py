@@ -137,8 +137,6 @@ def _is_silent(reading: _Found) -> bool:
 
 
 class _ReadingProcess(NamedTuple):
-    """A process that reads: its directory by number, its end of the pipe, and when its time ends."""
-
     pid: int
     at: int
     receiving: int
@@ -153,7 +151,6 @@ class _Readers:
         self._at_work: dict[int, _ReadingProcess] = {}
 
     def read(self, directories: Mapping[int, JobDirectory], wait_s: float) -> dict[int, _Found]:
-        """By the directories' numbers; `wait_s`: for a lock."""
         todo, readings = deque(directories.items()), {}
         try:
             while todo or self._at_work:
@@ -185,7 +182,6 @@ class _Readers:
         ]
 
     def _end(self, ended: Sequence[_ReadingProcess]) -> dict[int, _Found]:
-        """What they said; they are killed."""
         readings, ends = {}, time.monotonic() + _END_S
         for process in ended:
             # One write of less than a page arrives whole.

@@ -153,7 +153,6 @@ def _set_types(values: Mapping[str, int]) -> dict[str, int]:
 
 
 def _word(text: object) -> str:
-    """A word of the reader's, and nothing else of what came."""
     return text if isinstance(text, str) and _WORD.fullmatch(text) else "no-status"
 
 

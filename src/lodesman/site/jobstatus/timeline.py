@@ -105,7 +105,6 @@ def _is_held(published: LastStatus, now: float) -> bool:
 
 
 def _fresh(published: LastStatus, facts: Facts, now: float) -> Status:
-    """What is true now, within what was promised."""
     can_postpone = not (facts.drain or facts.leaving)
     promised = None if can_postpone else published.promised_end
     ends = [end for end in (facts.slot_ends, promised) if end is not None]
@@ -125,7 +124,6 @@ def _fresh(published: LastStatus, facts: Facts, now: float) -> Status:
 
 
 def _next(published: LastStatus, last: Status, facts: Facts, now: float) -> tuple[Status, str]:
-    """What would be published next, and for which event."""
     fresh = _fresh(published, facts, now)
     if last.can_postpone_last_job is False and fresh.can_postpone_last_job:
         return replace(last, can_postpone_last_job=True), "reverted"
@@ -175,7 +173,6 @@ def _distance(before: int | None, since: int | None) -> int:
 
 
 def _ask_again(published: LastStatus, last: Status, now: float) -> float:
-    """The next moment when something is to be published without an event."""
     times = [published.at + HEART_BEAT_SECONDS]
     if published.held_until is not None:
         times.append(published.held_until)

@@ -197,7 +197,6 @@ def _kill(status: Status, site: _Site, suspended: float, flags: set[str]) -> int
 
 
 def _clamp(name: str, total: int, most: int | None, flags: set[str]) -> int:
-    """No less than nothing, and no more than the site can have lost."""
     if total < 0:
         flags.add(f"{name}-negative")
     if most is not None and total > most:

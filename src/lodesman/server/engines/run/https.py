@@ -33,8 +33,6 @@ class Answer(NamedTuple):
 
 
 class _Connection(NamedTuple):
-    """A connection, what its requests say of the caller, and until when it may be used (monotonic)."""
-
     connection: HTTPSConnection
     headers: Mapping[str, str]
     until: float
@@ -153,7 +151,6 @@ class Https:
         return Answer(response.status, response.reason, content, int(length) if length.isdigit() else None)
 
     def _read(self, response: HTTPResponse, line: socket.socket, deadline: float) -> bytes:
-        """Raises OSError or HTTPException if it is cut off, too long, or late."""
         parts: list[bytes] = []
         size = 0
         while True:

@@ -111,7 +111,6 @@ class Ssh(Struct, frozen=True, kw_only=True):
         return self._folder() / hashlib.sha256(whole.encode()).hexdigest()[:12]
 
     def _folder(self) -> Path:
-        """In `sockets`, unless its path is too long for a socket."""
         path = os.fsencode(self.sockets)
         if len(path) <= _SOCKET_PATH:
             return self.sockets

@@ -192,7 +192,6 @@ def cheapest_strict(releases: Sequence[Release], cores: int) -> VacateChoice | N
 
 
 def _at_rank(cover: Cover, ranks: Sequence[Sequence[Release]], rank: int) -> Cover:
-    """All jobs of lower ranks go; of this rank, some may."""
     lower = list(chain(*ranks[:rank]))
     return Cover(cover.weight, cover.impossible, cover.shifted(lower)).join(ranks[rank])
 

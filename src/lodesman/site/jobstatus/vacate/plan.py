@@ -147,7 +147,6 @@ class _Planner:
             self._offer(job)
 
     def clamped(self) -> list[str]:
-        """The jobs that claim more than they can lose."""
         flags = ((job.job, job.estimate.flags) for job in self.jobs.values() if job.estimate)
         return sorted(name for name, raised in flags if not CLAMPED.isdisjoint(raised))
 
@@ -190,7 +189,6 @@ class _Planner:
         return with_lower_priority(choice, releases) if choice and priority == TIEBREAK else choice
 
     def at(self, places: Sequence[str]) -> list[Release]:
-        """What could go at these places."""
         return [release for name in places for release in self.places[name]]
 
     def missing(self) -> ResourceNeed:
@@ -229,7 +227,6 @@ class _Planner:
         return sum(lost.values())
 
     def victim(self, release: Release, commands: Commands | None) -> Victim:
-        """A chosen job, with all that there is to say about it."""
         job, cost = self.jobs[release.job], self.prices[release.job]
         return Victim(
             job.job, job.owner, job.nodes, release.cores, release.memory_mb, release.gpus, job.priority,

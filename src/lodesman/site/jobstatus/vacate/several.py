@@ -25,8 +25,6 @@ class ResourceNeed:
 
 @dataclass(frozen=True)
 class _Resource:
-    """A resource that is needed, in units of `unit`."""
-
     need: int
     unit: int
     frees: Callable[[Release], int]
@@ -63,7 +61,6 @@ def cheapest_for(releases: Sequence[Release], need: ResourceNeed) -> VacateChoic
 
 
 def _for_one_first(releases: Sequence[Release], kinds: Sequence[_Resource], first: _Resource) -> VacateChoice:
-    """The cheapest for one kind, then for what the next one lacks; without what is not needed in the end."""
     chosen: list[Release] = []
     for kind in (first, *(other for other in kinds if other is not first)):
         lacks = kind.need - sum(map(kind.frees, chosen))
@@ -108,7 +105,6 @@ class _Search:
         return release.cost * self.scale + 1
 
     def _bound(self, kind: _Resource) -> list[list[int]]:
-        """For the jobs from each place on: the least cost of units of one kind, by their number."""
         need = kind.need // kind.unit
         rows = [[0] + [sum(map(self._weight, self.jobs)) + 1] * need]
         for release in reversed(self.jobs):

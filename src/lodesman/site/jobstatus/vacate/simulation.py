@@ -142,7 +142,6 @@ def simulate_job(logged: LoggedJob, assumed: Assumptions, rng: random.Random, no
 
 
 def _slots(cores: int, rng: random.Random) -> Iterator[int]:
-    """The cores of a pilot, parted among payloads of 1, 2 or 4."""
     while cores > 0:
         part = min(cores, rng.choice((1, 2, 4)))
         cores -= part
