@@ -116,8 +116,8 @@ _SPOOLING = "16"  # the hold of a job whose files are being sent
 
 
 def read_condor_q(text: str) -> JobCounts:
-    """Idle and held jobs are pending, those whose files still come submitting, ended ones nothing. There must be as many
-    rows as HTCondor counts. Raises NotCounted.
+    """Idle and held jobs are pending, those whose files still come submitting, ended ones nothing. Raises NotCounted, also
+    if rows are missing.
     """
     total, rows = _CONDOR_TOTAL.findall(text), _CONDOR_ROW.findall(text)
     if len(total) != 1 or int(total[0]) != len(rows):
@@ -171,9 +171,7 @@ _ARC_LRMS = re.compile(r"<State>nordugrid:INLRMS:(\w)")
 
 
 def read_arc(folder: Path) -> JobCounts:
-    """The jobs in the control directory of a computing element (`controldir` of arc.conf; seen on ARC 6.17), as ARC last
-    heard of them from its batch system. Raises NotCounted.
-    """
+    """The jobs in the `controldir` of a computing element (seen on ARC 6.17), as ARC last heard. Raises NotCounted."""
     for _ in range(3):
         try:
             names = [(kind, name) for kind in _ARC_FOLDERS for name in os.listdir(folder / kind)]

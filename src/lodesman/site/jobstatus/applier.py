@@ -91,8 +91,8 @@ class Applier:
         return None
 
     def _refresh(self, planned: Sequence[Victim]) -> bool:
-        """List the running jobs anew; whether they are the same, and were read lately: else all are read again. What leaves
-        by itself counts as made to go.
+        """List the running jobs anew; whether they are the same, and were read lately, else they are. What leaves by itself
+        counts as made to go.
         """
         listed, now = {job.job: job for job in self.door.running()}, self.clock()
         running = {name: job for name, job in listed.items() if not job.leaving}
@@ -169,8 +169,8 @@ class Applier:
         ]
 
     def _watch(self, plan: VacatePlan, ends: float) -> VacatePlan | None:
-        """Wait until the cores of all that was made to go are free; drains until the deadline, the rest for settle_s and
-        what a kill takes.
+        """Wait until all that was made to go is gone; drains until the deadline, the rest for settle_s and what a kill
+        takes.
         """
         until = self.clock() + self.settle_s + plan.request.terms.kill_s
         while True:

@@ -1,8 +1,7 @@
 """The channel on disk: a directory with one file for each key, and the lock on used_CPU that keeps the nine together.
 
-Writer and reader take flock(2) and then fcntl(2) by open file description, since others use either and local file systems
-keep them apart. used_CPU is never replaced, for others would go on locking the old file; it is written in place and padded,
-so that a reader without lock hardly finds a torn value. The others are renamed.
+Both sides take flock(2), then fcntl(2) by open file description: others use either, and local file systems keep them apart.
+used_CPU is written in place, padded, since others go on locking a file that is replaced; the rest is renamed.
 """
 
 from __future__ import annotations
@@ -66,8 +65,8 @@ class Reading:
 class Publication:
     """What one job publishes in a directory. One thread at a time.
 
-    Raises ValueError if the path is not absolute, OSError if it is no directory of our own user that no other can write to,
-    or its locks cannot be used (SMB, local ones of NFS).
+    Raises ValueError if the path is not absolute, OSError if others can write there or locks cannot be used (SMB, local ones
+    of NFS).
     """
 
     def __init__(self, directory: Path) -> None:
@@ -107,7 +106,7 @@ class Publication:
         os.close(self._directory)
 
     def _open_lock(self) -> Lock | None:
-        """On used_CPU, or on the file that will be it, which a dead or another writer may have left."""
+        """On used_CPU, or on the file that will be it, which a dead writer may have left."""
         for name, more in ((LOCK, 0), (_FIRST, os.O_CREAT | os.O_EXCL), (_FIRST, 0)):
             with suppress(FileNotFoundError, FileExistsError):
                 descriptor = os.open(name, os.O_RDWR | _OPEN | more, 0o644, dir_fd=self._directory)
@@ -190,10 +189,8 @@ def _check_own(directory: int) -> bool:
 
 
 def read(directory: Path, *, uid: int | None = None, wait_s: float = READER_WAIT_S) -> Reading:
-    """All files of one publication; none without used_CPU. `uid`: of the job's user (None: the directory's owner).
-
-    Nothing is trusted: the directory is opened once, of it only the nine names, and only as files of their own that can be
-    read at once. Raises Unreadable.
+    """All files of one publication; none without used_CPU. `uid`: of the job's user (None: the directory's owner). Nothing
+    there is trusted: it is opened once, of it the nine names, as files that can be read at once. Raises Unreadable.
     """
     ends = time.monotonic() + wait_s
     with _open_folder(directory, uid) as folder:

@@ -21,8 +21,8 @@ _LOCAL = {"nolock", "local_lock=all", "local_lock=flock", "local_lock=posix"}
 
 
 def takes_both(directory: int) -> bool:
-    """Whether both kinds of lock are to be taken here: those of NFS and CIFS are one at the server, and would exclude each
-    other. Raises OSError for SMB, whose locks stop all readers, and for NFS whose locks stay on this machine.
+    """Whether to take both kinds of lock: those of NFS and CIFS are one, and would exclude each other. Raises OSError for
+    SMB, whose locks stop all readers, and NFS whose locks stay on this machine.
     """
     kind = kernel.file_system(directory)
     if kind in _SMB:
@@ -41,8 +41,8 @@ def has_local_locks(mounts: Iterable[kernel.Mount], device: int) -> bool:
 class Lock:
     """A lock on an open file, which it closes. `shared`: of readers. `ranges`: take the lock of fcntl, too.
 
-    Waiting blocks a thread: who asks again and again is starved by others that wait. A thread that waited in vain gives back
-    what it gets, or serves the next call.
+    It waits in a thread: who asks again and again is starved by others. A thread that waited in vain gives back what it
+    gets, or serves the next call.
     """
 
     def __init__(self, descriptor: int, *, shared: bool = False, ranges: bool = False) -> None:

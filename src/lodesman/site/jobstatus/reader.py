@@ -1,7 +1,7 @@
 """Reads a directory in a process of its own, with the rights of the job's user: a daemon of root may read what users write.
 
-A file system that hangs, or a reader that is tricked, costs that process. What comes back is a struct of fixed length. Many
-directories are read at once: who holds his lock delays no one else.
+What hangs or is tricked is that process, which answers with a struct of fixed length. Many directories are read at once: who
+holds his lock delays no one else.
 """
 
 from __future__ import annotations
@@ -68,9 +68,7 @@ class JobDirectory:
 def take_snapshots(
     directories: Sequence[JobDirectory], *, now: float, strict: bool = False, limit_s: float = READER_WAIT_S
 ) -> list[StatusSnapshot]:
-    """The status in each of these directories. Those that are locked, or whose file systems hang, share `limit_s`, and then
-    have a fault.
-    """
+    """The status in each of these directories. Those that are locked or hang share `limit_s`, and then have a fault."""
     readings = read_together(directories, limit_s)
     return [_judge(directory, reading, now, strict) for directory, reading in zip(directories, readings)]
 

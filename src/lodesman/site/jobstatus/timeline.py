@@ -88,8 +88,8 @@ def note_publication(published: LastStatus, status: Status, now: float) -> LastS
 
 
 def no_start(published: LastStatus, ends: float, now: float) -> str | None:
-    """Why a payload that ends then at the latest may not start now: `hold` (last_job_start would be untrue) or `promise`
-    (last_exp_job_end is firm while can_postpone_last_job is False).
+    """Why a payload that ends then at the latest may not start now: `hold` (last_job_start would be untrue), or `promise`
+    (last_exp_job_end is firm).
     """
     if _is_held(published, now):
         return "hold"

@@ -32,9 +32,7 @@ class VacateMemory:
         looked: Iterable[Candidate] = (),
         killed: Collection[str] = (),
     ) -> VacateHistory:
-        """After all running jobs were listed, some read, and before these are killed. Another call may have learned
-        something meanwhile.
-        """
+        """After all running jobs were listed, some read, and before these are killed."""
         try:
             parts = self._read()
             before = _history(parts[self._part]) if self._part in parts else self.history

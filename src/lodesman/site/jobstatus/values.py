@@ -90,8 +90,8 @@ class KeyValue:
 def parse(key: str, data: bytes, *, strict: bool = False) -> KeyValue:
     """The value in the bytes of this file, without ASCII white space at its ends.
 
-    A decimal point is rounded down and flagged `float`, another spelling of True and False is flagged `spelling`, a negative
-    number of core-seconds `negative`: strict readers refuse all three. Raises InvalidStatus.
+    A decimal point is rounded down (`float`), other spellings of truths are taken (`spelling`), as are negative core-seconds
+    (`negative`); strict readers refuse all three. Raises InvalidStatus.
     """
     if len(data) > LONGEST:
         raise InvalidStatus("too-long", key)
@@ -143,8 +143,8 @@ def repair(
 ) -> tuple[Status, Flags]:
     """The status that a reader goes by, and what was repaired.
 
-    Ends are put in order, used cores are at most those allocated (None: unknown), 3.8 is True and 3.9 is 0 if not published.
-    A start up to 300 s in the future is borne with (`skew`). Raises InvalidStatus; strict for each of these.
+    Ends are put in order, used cores are at most those allocated, 3.8 is True and 3.9 is 0 if not published, a start up to
+    300 s in the future is borne with (`skew`). Raises InvalidStatus; strict for each of these.
     """
     if status.used_cpu is None:
         raise InvalidStatus("no-status", "used_CPU")

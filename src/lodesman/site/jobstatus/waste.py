@@ -56,10 +56,9 @@ def publish(
     priority: int,
     now: float,
 ) -> Status:
-    """What a pilot with these payloads publishes.
+    """What a pilot with these payloads publishes. Starts are rounded down and ends up: never promise too much.
 
-    Starts are rounded down and ends up, so that the formulas are exact for the rounded payloads and never promise too much.
-    `pending_waste`: core-seconds of ended payloads whose output is not safe yet. `slot_ends`: when anything ends everything.
+    `pending_waste`: core-seconds of ended payloads whose output is not safe. `slot_ends`: when anything ends everything.
     """
     pending = math.ceil(pending_waste)
     if not running:
@@ -87,10 +86,8 @@ def publish(
 
 
 def expected_end(payload: RunningPayload, slot_ends: float | None, now: float) -> int:
-    """When this payload is expected to end, not in the past nor after it is made to end.
-
-    An estimate that has passed is made anew: a quarter of the expected run is added, at least 300 s, and each time that this
-    passes too, twice as much.
+    """When this payload is expected to end, not in the past nor after it is made to end. An estimate that has passed is made
+    anew: a quarter of the run is added, at least 300 s, then twice as much.
     """
     end = payload.expected_end
     step = max(LEAST_OVERRUN_SECONDS, (end - payload.started) / 4)
@@ -125,10 +122,8 @@ def estimate(
     suspended: float = 0,
     age: float | None = None,
 ) -> Estimate:
-    """What a site expects of a job with this repaired status; its own numbers clamp claims.
-
-    `jobstart`, `batch_ends`: when the batch system started the job and will end it. `suspended`: seconds for which it kept
-    the job from working. `age`: of the values. None: unknown.
+    """What a site expects of a job with this repaired status; its own numbers clamp claims. `jobstart`, `batch_ends`: by the
+    batch system, which kept it from working for `suspended` seconds. None: unknown.
     """
     if status.used_cpu is None or (age is not None and age > SILENT_SECONDS):
         return Estimate(flags=("silent",))

@@ -1,6 +1,5 @@
-"""What it costs to vacate a job, by killing it now or by letting it drain. Pure.
-
-The batch system's own numbers bound what a job claims; a silent job is charged by what the others say.
+"""What it costs to vacate a job, by a kill now or a drain. The batch system's numbers bound what a job claims; a silent job
+is charged by what the others say. Pure.
 """
 
 from __future__ import annotations
@@ -120,9 +119,7 @@ class Price:
 
 
 def silent_rate(candidates: Iterable[Candidate], terms: Terms, now: float) -> float | None:
-    """Core-seconds for each core of a silent job: silent_factor times the median of what others would lose by a kill. Those
-    that lose nothing count only with others.
-    """
+    """Core-seconds for each core of a silent job: silent_factor times the median of what others would lose by a kill."""
     rates = [_kill_waste(job, now) / job.cores for job in candidates if _is_priced(job)]
     middle = median(rates) if rates else 0.0
     if not middle:

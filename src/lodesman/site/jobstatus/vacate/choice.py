@@ -1,7 +1,7 @@
 """The cheapest jobs that free enough: an exact minimum over whole jobs (min-cost covering knapsack). Pure.
 
-Of jobs of one size the cheapest go first, so their summed costs are convex. One stage per size joins this convex row to the
-costs so far: O(N log N) for N cores, not N for each job.
+Of jobs of one size the cheapest go first, so their summed costs are convex: one stage per size joins this row to the costs
+so far, O(N log N) for N cores.
 """
 
 from __future__ import annotations
@@ -52,9 +52,7 @@ class Stage(NamedTuple):
 
 @dataclass(frozen=True)
 class Cover:
-    """Least costs for at least 0, 1, ... `need` cores, and how they come about. Of two equal costs, that of fewer jobs is
-    less.
-    """
+    """Least costs for at least 0, 1, ... `need` cores, and how they come about; of equal costs fewer jobs are less."""
 
     weight: Callable[[Release], int]
     impossible: int
@@ -94,7 +92,7 @@ def _empty(releases: Sequence[Release], need: int) -> Cover:
 
 
 def _by_size(jobs: Iterable[Release]) -> dict[int, list[Release]]:
-    """Jobs by cores, largest first, each list by cost; among equal costs, of an owner, lower priority first."""
+    """Jobs by cores, largest first, each list by cost, and of an owner by priority."""
     groups: dict[int, list[Release]] = {}
     for release in jobs:
         if release.cores > 0:
@@ -166,9 +164,7 @@ def cheapest(releases: Sequence[Release], cores: int) -> VacateChoice | None:
 
 
 def cheapest_strict(releases: Sequence[Release], cores: int) -> VacateChoice | None:
-    """The same where no owner's job goes while one of his of lower priority stays: of each owner all jobs below some
-    priority go, some of it, and none above.
-    """
+    """The same where no owner's job goes while one of his of lower priority stays."""
     if sum(release.cores for release in releases) < cores:
         return None
     cover = _empty(releases, cores)
@@ -211,8 +207,8 @@ def _ranks(jobs: Iterable[Release]) -> list[list[Release]]:
 
 
 def with_lower_priority(chosen: VacateChoice, releases: Sequence[Release]) -> VacateChoice:
-    """Spare jobs of high priority: one of the same owner and lower priority that frees no less goes instead, if it costs at
-    most SWAP_FACTOR times as much.
+    """Instead of a job one of the same owner and lower priority goes that frees no less, if it costs at most SWAP_FACTOR
+    times as much.
     """
     chosen_jobs = {release.job for release in chosen.releases}
     others = {
@@ -251,7 +247,7 @@ def frees_no_less(release: Release, other: Release) -> bool:
 
 
 def inversions(chosen: Iterable[Release], releases: Iterable[Release]) -> int:
-    """How often a job goes while one of the same owner, of lower priority, stays."""
+    """How often a job goes while one of its owner, of lower priority, stays."""
     gone = {release.job for release in chosen}
     lowest: Mapping[str, int] = {
         owner: min(stays) for owner, jobs in _by_owner(releases).items()

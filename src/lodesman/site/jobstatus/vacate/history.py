@@ -1,7 +1,6 @@
 """What was learned of owners and jobs: how far ends were from what was published, and who claims too much. Pure.
 
-An end is compared with what the job published first after its last start or commit: until then a pilot could begin other
-payloads.
+An end is compared with what was published first after the last start or commit: until then payloads could begin.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class VacateHistory:
     ends: Mapping[str, tuple[JobEnd, ...]] = field(default_factory=dict)  # by owner, the oldest first
 
     def sigmas(self) -> dict[str, float]:
-        """By owner the standard deviation of the logarithm of real over expected times; '' is for all others."""
+        """By owner the standard deviation of the logarithm of real over expected times; '': all others."""
         site = sigma((end.error for ends in self.ends.values() for end in ends), SIGMA)
         return {
             "": site,
@@ -153,9 +152,7 @@ def _sighting(before: Sighting | None, job: Candidate, status: Status, now: floa
 
 
 def _times_at_cap(before: Sighting, job: Candidate, status: Status, now: float) -> int:
-    """In a row. Without a commit since its start a job is honestly at its cap; not so after a payload has begun or ended,
-    and none loses more than its cap.
-    """
+    """In a row. Without a commit since its start a job is honestly at its cap; after a payload began or ended not."""
     uncommitted, start, used = status.add_uncom_time, status.last_job_start, status.used_cpu
     if uncommitted is None or start is None or not used:
         return 0

@@ -38,7 +38,7 @@ class VacateRequest:
 
 @dataclass(frozen=True)
 class Victim:
-    """A job that goes. Cores, memory and GPUs: what it frees where it was asked for. Times are seconds from the plan's."""
+    """A job that goes, and what it frees where it was asked for. Times are seconds from the plan's."""
 
     job: str
     owner: str
@@ -168,7 +168,7 @@ class _Planner:
         return Release(job.job, job.owner, job.priority, frees[0], cost, memory_mb=frees[1], gpus=frees[2])
 
     def choose(self, priority: str) -> _Selection | None:
-        """The cheapest place or places. Jobs that span nodes are counted once, and then the set is not proven."""
+        """The cheapest places. Jobs that span nodes are counted once, and then the set is not proven."""
         count = self.request.nodes or 1
         choices = {name: self._choose_at(self.places[name], priority) for name in self.places}
         best = sorted(

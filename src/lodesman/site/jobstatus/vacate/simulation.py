@@ -1,6 +1,5 @@
-"""What choices of jobs would have lost: policies beside each other on jobs whose payloads and real ends are known. Pure.
-
-Accounting knows when jobs began and ended; what they ran and saved is assumed, and drawn at random.
+"""What choices of jobs would have lost: policies on jobs whose payloads and real ends are known. Pure. What jobs ran and
+saved is no part of accounting: it is assumed, and drawn at random.
 """
 
 from __future__ import annotations
@@ -79,9 +78,7 @@ class LoggedJob:
 
 
 def read_swf(lines: Iterable[str]) -> Iterator[LoggedJob]:
-    """The jobs that ran, of a log in the Standard Workload Format 2.2. Its partitions are the places where cores can be
-    freed together.
-    """
+    """The jobs that ran, of a log in the Standard Workload Format 2.2; cores can be freed together within a partition."""
     for line in lines:
         fields = line.split()
         if len(fields) < 18 or fields[0].startswith(";"):
@@ -185,9 +182,7 @@ def learn_errors(
 
 @dataclass(frozen=True)
 class Losses:
-    """Core-seconds that freeing some cores would lose: by killing the youngest first, by our kills now, by the best kills
-    there are, by our kills and drains, by these with the risk learned of each owner, and by the best of these.
-    """
+    """Core-seconds that freeing some cores would lose, by policy. `risk` learns of owners, the best know the future."""
 
     youngest: float
     kills: float
@@ -243,7 +238,7 @@ def _best(jobs: Sequence[SimulatedJob], lost: dict[str, float], cores: int) -> f
 def moments(
     log: Sequence[LoggedJob], count: int, rng: random.Random
 ) -> Iterator[tuple[float, list[LoggedJob]]]:
-    """Random moments, each with the jobs of one place: place and time come as often as cores were busy."""
+    """Random moments, each with the jobs of one place, as often as cores were busy there."""
     used = list(accumulate(logged.cores * (logged.ended - logged.started) for logged in log))
     places: dict[str, list[LoggedJob]] = {}
     for logged in sorted(log, key=lambda logged: logged.started):
