@@ -329,7 +329,7 @@ def nothing_lost(titles, rows, width):
     drawn = render(titles, rows, width)
     assert all(cell_len(line) <= width for line in drawn.splitlines())
     whole = [title.removeprefix(">").upper() for title in titles]
-    whole += [tables._fitting(cell).text for row in rows for cell in row]
+    whole += [tables._cut_cell(cell).text for row in rows for cell in row]
     wanted, shown = (Counter(re.sub(r"\s", "", text)) for text in ("".join(whole), drawn))
     # A list of fields has the titles once a row.
     assert not wanted - shown, f"lost at {width} columns: {wanted - shown}"

@@ -127,7 +127,7 @@ class Caller:
                 break  # of a range that was touched before no job was left
             changed, refused = answer.changed + more.changed, answer.refused + more.refused
             examples = (answer.examples + more.examples)[:_MOST_EXAMPLES]
-            ranges = _joined(answer.ranges or [], more.ranges or []) or answer.ranges
+            ranges = _merge_parts(answer.ranges or [], more.ranges or []) or answer.ranges
             answer = Controlled(changed, refused, examples, ranges, more.rest)
         return answer
 
@@ -143,7 +143,7 @@ class Caller:
         )
 
 
-def _joined(before: list[RangeControlled], more: list[RangeControlled]) -> list[RangeControlled]:
+def _merge_parts(before: list[RangeControlled], more: list[RangeControlled]) -> list[RangeControlled]:
     """What became of each range, also of one that took two answers."""
     from lodesman.wire.jobs import RangeControlled
 

@@ -85,15 +85,15 @@ def download(caller: Caller, job: Job, target: Path, *, most_bytes: int) -> Unpa
             archive = work / "output.tar.gz"
             path = calls.JOB_OUTPUT.address(JobAt(job.id))
             caller.client.download(path, archive, job.output_sha256 or "", job.output_size or 0)
-            with _about_one(target):
+            with _raise_damage(target):
                 done = unpack(archive, work / "files", most_bytes=most_bytes)
-        with _about_one(target):
+        with _raise_damage(target):
             done.kept = _place(work / "files", target)
     return done
 
 
 @contextmanager
-def _about_one(target: Path) -> Iterator[None]:
+def _raise_damage(target: Path) -> Iterator[None]:
     """Raises DamagedArchive for an OSError that is of this output alone."""
     try:
         yield

@@ -33,10 +33,10 @@ _NODE_NAMES = ("site", "ce", "queue")
 
 def filter_option(*names: str, about: str, metavar: str = "NAME") -> Callable[[F], F]:
     """An option whose text all that is listed must have."""
-    return click.option(*names, default="", callback=_filled, metavar=metavar, help=about)
+    return click.option(*names, default="", callback=_refuse_empty, metavar=metavar, help=about)
 
 
-def _filled(context: click.Context, parameter: click.Parameter, value: str) -> str:
+def _refuse_empty(context: click.Context, parameter: click.Parameter, value: str) -> str:
     """An empty text, as of a variable that is not set, would choose all."""
     is_given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
     if is_given and not value.strip():

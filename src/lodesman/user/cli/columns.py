@@ -120,13 +120,13 @@ class ListShape:
     def pick_columns(self, columns: Columns[R], usual: Iterable[str] | None = None) -> list[Column[R]]:
         """The named columns, else the usual ones, else all. Raises UsageError."""
         names = [name.strip().lower() for name in self.columns.split(",") if name.strip()]
-        return [_named(columns, name) for name in names or (columns if usual is None else usual)]
+        return [_find_column(columns, name) for name in names or (columns if usual is None else usual)]
 
     def sort_rows(self, columns: Columns[R], rows: Iterable[R]) -> list[R]:
         """Sorted, unknown values last. Raises UsageError."""
         ordered = list(rows)
         for name in reversed([word.strip() for word in self.sort.split(",") if word.strip()]):
-            value = _named(columns, name.lstrip("-").lower()).value
+            value = _find_column(columns, name.lstrip("-").lower()).value
             valued = [row for row in ordered if value(row) is not None]
             unknown = [row for row in ordered if value(row) is None]
             ordered = [*sorted(valued, key=value, reverse=name.startswith("-")), *unknown]
@@ -138,7 +138,7 @@ class ListShape:
         self.sort_rows(columns, ())
         if fields := _FIELD.findall(self.format):
             for name in fields:
-                _named(columns, name)
+                _find_column(columns, name)
         elif self.format not in ("table", *_SEPARATORS):
             raise click.UsageError(
                 f"--format {self.format!r} is none of table, csv, tsv, and no template as '{{job}} {{state}}'.",
@@ -158,7 +158,7 @@ class ListShape:
         rows = self.sort_rows(columns, rows) if self.sort else rows
         if "{" in self.format:
             for some in portions(rows):
-                write_lines(self._filled(columns, row) for row in some)
+                write_lines(self._fill_template(columns, row) for row in some)
         elif self.format in _SEPARATORS:
             writer = csv.writer(sys.stdout, delimiter=_SEPARATORS[self.format], lineterminator="\n")
             writer.writerow([column.name for column in shown])
@@ -169,7 +169,7 @@ class ListShape:
             cells = ([column.cell(row, utc=self.utc) for column in shown] for row in chain(rows, sums))
             show_long_table([column.title for column in shown], cells)
 
-    def _filled(self, columns: Columns[R], row: R) -> str:
+    def _fill_template(self, columns: Columns[R], row: R) -> str:
         text = re.sub(r"\\[tn]", lambda escape: _ESCAPES[escape[0]], self.format)
         return _FIELD.sub(lambda field: columns[field[1]].word(row, utc=self.utc), text)
 
@@ -179,7 +179,7 @@ class ListShape:
         return self.format == "table"
 
 
-def _named(columns: Columns[R], name: str) -> Column[R]:
+def _find_column(columns: Columns[R], name: str) -> Column[R]:
     if name not in columns:
         raise click.UsageError(
             f"There is no column {name[:40]!r}. There are {', '.join(columns)}.",

@@ -248,11 +248,11 @@ def _from_file(name: str, options: DescriptionOptions) -> _Draft:
     if parsed.record and not options.attributes:  # an empty one may have a class by an option
         read_job(parsed.record, parsed.positions, ignore_unknown=options.ignore_unknown, whole=False)
     base = Path() if name == _STDIN else Path(name).parent
-    inputs, text = _taken(options.taken), data.decode("utf-8-sig")
+    inputs, text = _pick_files(options.taken), data.decode("utf-8-sig")
     return _Draft(label=label_of(name), parsed=parsed, text=text, base=base, taken=inputs)
 
 
-def _taken(words: Iterable[str]) -> Mapping[str, Taken]:
+def _pick_files(words: Iterable[str]) -> Mapping[str, Taken]:
     picker = FilePicker()
     for word in words:
         picker.add_word(word)
@@ -267,7 +267,7 @@ def _from_words(options: DescriptionOptions) -> _Draft:
 
     if not options.command:
         nothing = ParsedRecord(record={}, positions=NO_POSITIONS, form="jdl")
-        return _Draft(label=f"class {options.job_class}", parsed=nothing, taken=_taken(options.taken))
+        return _Draft(label=f"class {options.job_class}", parsed=nothing, taken=_pick_files(options.taken))
     if not options.script:
         note_unread(options.command)
     program, picker = pick(options.command, options.script, options.taken, named_only=options.named_only)
@@ -335,7 +335,8 @@ def _prepare(draft: _Draft, options: DescriptionOptions, request: ClientRequest)
     try:
         names = input_names(description.spec, description.members)
         inputs = {
-            name: draft.taken[name] if name in draft.taken else _local(name, draft.base) for name in names
+            name: draft.taken[name] if name in draft.taken else _find_input(name, draft.base)
+            for name in names
         }
         programs = list_programs(description.spec, description.members)
         check_programs(programs, inputs, piped=options.piped)
@@ -352,7 +353,7 @@ def _prepare(draft: _Draft, options: DescriptionOptions, request: ClientRequest)
     return ReadyFile(label=draft.label, body=body, inputs=inputs, as_written=as_written)
 
 
-def _local(name: str, base: Path) -> Taken:
+def _find_input(name: str, base: Path) -> Taken:
     """Raises InvalidJob, InvalidRequest."""
     path = base / name
     if path.is_dir() and name.endswith("/"):

@@ -38,7 +38,7 @@ class JobCommand(click.Command):
         files = self._positionals(ctx, own)
         piped = files[:1] == [STDIN] and _begins_script(sys.stdin.buffer)
         if piped:
-            files[0] = _kept(sys.stdin.buffer)
+            files[0] = _keep_piped(sys.stdin.buffer)
         script = files[0] if files and (piped or is_script(files[0])) else ""
         if script:
             own, command = own[: len(own) - len(files)], [*files, *command]
@@ -59,7 +59,7 @@ class JobCommand(click.Command):
         ctx.params |= {"command": tuple(command), "script": script, "piped": piped}
         if script:
             label = "standard input" if piped else script
-            _add(ctx, self._of_script(ctx, script, label))
+            _add_options(ctx, self._of_script(ctx, script, label))
             add_translation(ctx, script, label)
         return rest
 
@@ -108,7 +108,7 @@ class JobCommand(click.Command):
             )
 
 
-def _add(ctx: click.Context, others: dict[str, Any]) -> None:
+def _add_options(ctx: click.Context, others: dict[str, Any]) -> None:
     """Add options of elsewhere: repeatable ones add up, of others the context's own count."""
     from lodesman.languages.jobs.attributes import overlay
 
@@ -161,7 +161,7 @@ def _begins_script(stream: Any) -> bool:
     return not foreign_file(head)
 
 
-def _kept(stream: Any) -> str:
+def _keep_piped(stream: Any) -> str:
     """The piped script as a file, until the end of this call."""
     path = scratch_folder() / _PIPED_NAME
     path.write_bytes(stream.read())

@@ -78,11 +78,11 @@ def choose_jobs(
             everyone=number is not None and not choice.owner,
         )  # fmt: skip
         for job in fetch(session, question):
-            _add(spans, job.id)
-    return _checked(spans, choice)
+            _add_id(spans, job.id)
+    return _checked_ranges(spans, choice)
 
 
-def _add(spans: list[Range], number: int) -> None:
+def _add_id(spans: list[Range], number: int) -> None:
     """Lists ascend or descend, so a job mostly follows the last."""
     if spans and spans[-1].first - 1 <= number <= spans[-1].last + 1:
         spans[-1] = Range(min(spans[-1].first, number), max(spans[-1].last, number))
@@ -90,7 +90,7 @@ def _add(spans: list[Range], number: int) -> None:
         spans.append(Range(number, number))
 
 
-def _checked(spans: Sequence[Range], choice: Selection) -> tuple[Range, ...]:
+def _checked_ranges(spans: Sequence[Range], choice: Selection) -> tuple[Range, ...]:
     if not spans:
         who = f"{choice.owner} has" if choice.owner else "You have"
         hint = "See: lode status --jobs, with the same options." + (

@@ -180,7 +180,7 @@ def text_table(
 ) -> Iterator[str]:
     """Aligned lines; cells beyond `_WIDEST` are cut. `widths`: of the portion above, empty for the first."""
     texts = [] if widths else [[title.removeprefix(">").upper() for title in titles]]
-    texts += [[_fitting(cell).text for cell in row] for row in rows]
+    texts += [[_cut_cell(cell).text for cell in row] for row in rows]
     needed = [max(map(len, column)) for column in zip(*texts, strict=True)]
     widths = needed if widths is None else widths
     widths[:] = map(max, widths or needed, needed)
@@ -192,15 +192,15 @@ def text_table(
         yield "  ".join(cells).rstrip()
 
 
-def _shown(cell: Cell) -> StyledText:
+def _styled(cell: Cell) -> StyledText:
     if isinstance(cell, int):
         return StyledText(f"{cell:,}", "")
     text, style = cell if isinstance(cell, StyledText) else (cell, "")
     return StyledText(plain(text) or NOTHING, style)
 
 
-def _fitting(cell: Cell) -> StyledText:
-    text, style = _shown(cell)
+def _cut_cell(cell: Cell) -> StyledText:
+    text, style = _styled(cell)
     return StyledText(text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}...", style)
 
 
@@ -212,7 +212,7 @@ def rich_table(titles: Sequence[str], rows: Sequence[Sequence[Cell]], width: int
     from rich.table import Table
     from rich.text import Text
 
-    fitting = [list(map(_fitting, row)) for row in rows]
+    fitting = [list(map(_cut_cell, row)) for row in rows]
     names = [title.removeprefix(">").upper() for title in titles]
     columns = [_column(title, [row[place].text for row in fitting]) for place, title in enumerate(titles)]
     spare = width - 2 * (len(columns) - 1) - sum(least for least, _ in columns)
@@ -263,7 +263,7 @@ def show_fields(pairs: Iterable[tuple[str, Cell]]) -> None:
     fields = list(pairs)
     width = max(len(name) for name, _ in fields)
     for name, cell in fields:
-        click.echo(f"{plain(name).ljust(width)}  {coloured(*_shown(cell))}")
+        click.echo(f"{plain(name).ljust(width)}  {coloured(*_styled(cell))}")
 
 
 def coloured(text: str, style: str) -> str:

@@ -56,7 +56,7 @@ def wait_for(session: Session, ranges: tuple[Range, ...], until: WaitOptions) ->
         answer = waiting.last_answer()
     except KeyboardInterrupt:
         waiting.bar.clear()
-        note(f"Interrupted. The jobs go on; this ends them: lode kill {_named(ranges, _FEW)}")
+        note(f"Interrupted. The jobs go on; this ends them: lode kill {_ids_text(ranges, _FEW)}")
         raise click.exceptions.Exit(INTERRUPTED) from None
     waiting.bar.clear()
     note(_last_words(answer, ranges, until))
@@ -165,24 +165,24 @@ class _Waiting:
         return answer
 
     def _ask(self, seconds: int) -> Waited:
-        answer = self._answer(seconds, held=self.until.held == "stop")
+        answer = self._ask_server(seconds, held=self.until.held == "stop")
         now_held = answer.states.get(JobState.HELD, 0)
         if now_held > self._held and not answer.over:
             self.stuck = self._never_released() if now_held == answer.left else None
             if self.stuck:
-                return self._answer(0, held=True)
+                return self._ask_server(0, held=True)
             self.bar.clear()
             is_single = now_held == 1
-            which = f"lode status {_named(self.ranges, _FEW)} --state Held"
+            which = f"lode status {_ids_text(self.ranges, _FEW)} --state Held"
             note(f"{counted(now_held, 'job')} {'is' if is_single else 'are'} Held, and will not end before "
                  f"{'it is' if is_single else 'they are'} released: {which}")  # fmt: skip
         self._held = now_held
         self.bar.show(answer)
         return answer
 
-    def _answer(self, seconds: int, *, held: bool) -> Waited:
+    def _ask_server(self, seconds: int, *, held: bool) -> Waited:
         limit = MOST_ENDED if self.session.as_json else 1
-        query = WaitQuery(_named(self.ranges), self.until.first, held, seconds, limit)
+        query = WaitQuery(_ids_text(self.ranges), self.until.first, held, seconds, limit)
         return self.session.call(calls.WAIT, query)
 
     def _never_released(self) -> Job | None:
@@ -261,7 +261,7 @@ def _size(answer: Waited) -> int:
     return sum(answer.states.values()) + answer.unknown
 
 
-def _named(ranges: tuple[Range, ...], most: int | None = None) -> str:
+def _ids_text(ranges: tuple[Range, ...], most: int | None = None) -> str:
     """As a command takes them."""
     return ",".join(map(str, ranges[:most])) + ("..." if most is not None and len(ranges) > most else "")
 
@@ -294,7 +294,7 @@ def _how_on(stuck: Job, answer: Waited, ranges: tuple[Range, ...]) -> str:
     is_single = answer.left == 1
     it, which = (
         "it" if is_single else "them",
-        str(stuck.id) if is_single else f"{_named(ranges)} --state Held",
+        str(stuck.id) if is_single else f"{_ids_text(ranges)} --state Held",
     )
     others = "" if is_single else f" {'The others' if answer.left > 2 else 'The other'} likewise."
     return (

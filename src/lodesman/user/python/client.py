@@ -152,7 +152,9 @@ class Client:
             "group": group,
             "job_group": job_group,
             "job_class": job_class,
-            "where": None if where is None else [f"{name}={_said(value)}" for name, value in where.items()],
+            "where": None
+            if where is None
+            else [f"{name}={_attribute_text(value)}" for name, value in where.items()],
             "state": None if state is None else _states(state),
         }
         conditions = {key: value for key, value in filters.items() if value is not None}
@@ -198,7 +200,7 @@ def _states(given: str | Iterable[str]) -> str:
     return ",".join(map(state_of, words))
 
 
-def _said(value: Any) -> str:
+def _attribute_text(value: Any) -> str:
     """The value of an attribute as on the command line. Raises InvalidRequest for None."""
     if value is None:
         raise InvalidRequest("where: a value is None.", hint='"" finds jobs without one.')

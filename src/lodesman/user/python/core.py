@@ -169,21 +169,21 @@ class ServerCore:
     def find(self, which: Which | None, **filters: Any) -> list[int]:
         """The known ids of `which` (None: all of one's own), ascending. Raises InvalidRequest, NotFound."""
         if which is None:
-            return sorted(self._listed(JobsQuery(**filters)))
+            return sorted(self._list_ids(JobsQuery(**filters)))
         ids: set[int] = set()
-        for span, each in _named(which):
+        for span, each in _named_ranges(which):
             query = JobsQuery(span.first, span.last, all=True)
-            part = self._listed(replace(query, **filters))
-            lacking = _lacking(span, part, each=each)
+            part = self._list_ids(replace(query, **filters))
+            lacking = _find_missing(span, part, each=each)
             if lacking and filters:
                 some = query if each else replace(query, limit=1)
-                lacking = _lacking(span, self._listed(some, whole=each), each=each)
+                lacking = _find_missing(span, self._list_ids(some, whole=each), each=each)
             if lacking:
                 self.caller.refuse_missing(lacking)
             ids |= part
         return sorted(ids)
 
-    def _listed(self, query: JobsQuery, *, whole: bool = True) -> set[int]:
+    def _list_ids(self, query: JobsQuery, *, whole: bool = True) -> set[int]:
         """The ids in a list; not `whole`: in its first page."""
         page = self.caller.call(calls.JOBS, query)
         ids = {job.id for job in page.jobs}
@@ -277,7 +277,7 @@ class ServerCore:
         self._mine.__dict__.clear()
 
 
-def _named(which: Which) -> Iterator[tuple[Range, bool]]:
+def _named_ranges(which: Which) -> Iterator[tuple[Range, bool]]:
     """The ranges, and whether each job is named by itself; neighbours are asked for at once. Raises InvalidRequest."""
     if isinstance(which, str):
         ranges = parse_ranges([which], most=MOST_ID)
@@ -293,7 +293,7 @@ def _named(which: Which) -> Iterator[tuple[Range, bool]]:
         yield from ((Range(part[0], part[-1]), True) for part in _parts(text))
 
 
-def _lacking(span: Range, known_ids: set[int], *, each: bool) -> Range | None:
+def _find_missing(span: Range, known_ids: set[int], *, each: bool) -> Range | None:
     """The first job of those named each, else the range, if it is not there."""
     if not each:
         return None if known_ids else span

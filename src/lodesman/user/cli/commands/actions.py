@@ -70,11 +70,11 @@ def _command(action: Action, done: str, description: str) -> click.Command:
         if not named and choice is None:
             raise click.UsageError(f"Name jobs, or choose them by {CHOICES}.", click.get_current_context())
         if options["dry_run"]:
-            return _preview(session, ControlBody(action, _given(named), "", choice), named, done)
+            return _preview(session, ControlBody(action, _id_pairs(named), "", choice), named, done)
         if not options["yes"]:
             _ask(session, action, named, choice)
-        answer = session.control(ControlBody(action, _given(named), options["reason"], choice))
-        code = _code(answer)
+        answer = session.control(ControlBody(action, _id_pairs(named), options["reason"], choice))
+        code = _exit_code(answer)
         session.exit_if_json(answer, code)
         _show_outcome(answer, done)
         if choice is not None and not answer.changed + answer.refused:
@@ -104,11 +104,11 @@ def _meant(
     return sum(jobs), f"of {counted(sum(map(bool, jobs)), 'submission')}"
 
 
-def _given(named: Sequence[Range]) -> list[tuple[int, int]]:
+def _id_pairs(named: Sequence[Range]) -> list[tuple[int, int]]:
     return [(span.first, span.last) for span in named]
 
 
-def _code(answer: Controlled) -> int:
+def _exit_code(answer: Controlled) -> int:
     missing = any(not part.changed + part.refused for part in answer.ranges or [])
     failed = FAILED if missing and answer.changed else 0
     return CONFLICT if answer.refused and not answer.changed else failed
@@ -121,7 +121,7 @@ def _preview(session: Session, body: ControlBody, named: Sequence[Range], done: 
         say(f"{body.action} would mean up to {counted(jobs, 'job')} ({which}). Nothing was changed.")
         return 0
     answer = session.control(body, ControlQuery(dry_run=True))
-    code = _code(answer)
+    code = _exit_code(answer)
     session.exit_if_json({"dry_run": True, "jobs": answer.changed}, code)
     _show_outcome(answer, f"would be {done}")
     say("Nothing was changed.")

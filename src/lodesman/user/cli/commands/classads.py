@@ -25,8 +25,8 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 classad = click.Group("classad", help="Evaluate ClassAds, and match two of them.")
 
 
-def _read_one(file: Path) -> Ad:
-    ads = _read(file)
+def _read_ad(file: Path) -> Ad:
+    ads = _read_ads(file)
     if len(ads) > 1:
         note(
             plain(
@@ -37,7 +37,7 @@ def _read_one(file: Path) -> Ad:
     return ads[0]
 
 
-def _read(file: Path) -> list[Ad]:
+def _read_ads(file: Path) -> list[Ad]:
     """At least one ad."""
     from lodesman.languages.classad import EMPTY, parse_ads
 
@@ -76,7 +76,7 @@ def _eval(*, file: Path, other: Path | None, texts: tuple[str, ...], as_json: bo
     """Show what each attribute of the ads in FILE is worth, with the ad in OTHER as TARGET."""
     from lodesman.languages.classad import Run, evaluate, parse_expression, write_value
 
-    ads, target = _read(file), _read_one(other) if other else None
+    ads, target = _read_ads(file), _read_ad(other) if other else None
     now = time.time()
     try:
         expressions = {name: parse_expression(name) for name in texts}
@@ -112,7 +112,7 @@ def _match(*, file: Path, other: Path, as_json: bool) -> int:
 
     Exit code 0 if they match, 1 if not.
     """
-    one, two = _read_one(file), _read_one(other)
+    one, two = _read_ad(file), _read_ad(other)
     now = time.time()
     sides = [_side(str(file), one, two, now), _side(str(other), two, one, now)]
     result = ClassAdMatch(matches=all(side.holds for side in sides), sides=sides)

@@ -47,7 +47,7 @@ def _show_director(session: Session, /, *, task_queues: tuple[int, ...], limit: 
         return
     # The rows with their names; they are stored as bare lists.
     named = [dict(zip(plan["row_fields"], values, strict=True)) for values in plan["rows"]]
-    rows = _chosen({row["tq_id"]: row for row in named}, task_queues)
+    rows = _choose_rows({row["tq_id"]: row for row in named}, task_queues)
     rooms = sorted(plan["rooms"].items())[:limit]
     narrowed = of_queues(plan, {row["tq_id"] for row in rows[:limit]})
     session.exit_if_json({**answer, "plan": {**narrowed, "rooms": dict(rooms)}})
@@ -67,7 +67,7 @@ def _show_director(session: Session, /, *, task_queues: tuple[int, ...], limit: 
     show_table(("queue", ">wanted", ">free capacity", "limited by"), starmap(_room, rooms), apart=True)
 
 
-def _chosen(rows: Mapping[int, Record], task_queues: Sequence[int]) -> list[Record]:
+def _choose_rows(rows: Mapping[int, Record], task_queues: Sequence[int]) -> list[Record]:
     """The named rows, else all, most jobs first. Raises NotFound."""
     for tq_id in task_queues:
         if tq_id not in rows:
@@ -183,7 +183,7 @@ def _show_side_by_side(answer: DirectorPlans) -> None:
     for plan in answer.plans:
         titles += [f">{plan.policy}: mean", ">drawn", ">asked", ">placed"]
         placed = {ask.tq_id: ask.placed for ask in plan.record.asks}
-        for row in _named(plan):
+        for row in _named_rows(plan):
             tq_id = row["tq_id"]
             jobs[tq_id] = row["waiting_jobs"]
             cells: list[Cell] = [str(tq_id), row["waiting_jobs"], f"{row['weight']:g}", str(row["cap"])]
@@ -201,7 +201,7 @@ def _show_side_by_side(answer: DirectorPlans) -> None:
     _note_more(answer.queues - len(rooms), "CE queue")
 
 
-def _named(plan: PolicyPlan) -> Iterator[Record]:
+def _named_rows(plan: PolicyPlan) -> Iterator[Record]:
     for values in plan.record.rows:
         yield dict(zip(plan.record.row_fields, values, strict=True))
 

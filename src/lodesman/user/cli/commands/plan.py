@@ -156,7 +156,7 @@ def _plan_share(session: Session, /, *, shares: tuple[tuple[str, float], ...]) -
 def _waiting(row: WaitingGroup) -> list[Cell]:
     rate = row.starts_an_hour
     hour = ["", ""] if rate is None else [f"{rate.before:,.1f}", f"{rate.after:,.1f}"]
-    return [row.group, row.vo, row.waiting, *_both(row.share), *_percents(row.part), *hour]
+    return [row.group, row.vo, row.waiting, *_before_after(row.share), *_percents(row.part), *hour]
 
 
 def _place(place: SharedPlaces) -> Iterator[list[Cell]]:
@@ -220,7 +220,8 @@ def _show_resources(answer: plans.ResourcesPlan, limit: int) -> None:
     show_table(_CHANGES, _changes(answer))
     if any(_differ(row.share) or _differ(row.part) for row in answer.parts):
         parts = (
-            [row.group, row.vo, row.jobs, *_both(row.share), *_percents(row.part)] for row in answer.parts
+            [row.group, row.vo, row.jobs, *_before_after(row.share), *_percents(row.part)]
+            for row in answer.parts
         )
         show_table(_PARTS, parts)
     _show_task_queues(answer)
@@ -284,7 +285,7 @@ def _effect(row: plans.QueueEffect) -> list[Cell]:
     return [row.before, row.after, row.gained, row.lost]
 
 
-def _both(pair: plans.BeforeAfter[Any]) -> list[Cell]:
+def _before_after(pair: plans.BeforeAfter[Any]) -> list[Cell]:
     """Means to a tenth."""
     return [
         number(round(value, 1) if isinstance(value, float) else value) for value in (pair.before, pair.after)
@@ -300,10 +301,16 @@ def _show_director(iteration: plans.PlannedIteration) -> None:
     pilots = iteration.pilots
     if _changes_anything(iteration):
         pairs = (("expected", pilots.expected), ("asked", pilots.asked), ("placed", pilots.placed))
-        words = ", ".join(f"{' -> '.join(map(str, _both(pair)))} {name}" for name, pair in pairs)
+        words = ", ".join(f"{' -> '.join(map(str, _before_after(pair)))} {name}" for name, pair in pairs)
         click.echo(f"Next iteration of the director, pilots before and after: {words}.")
         groups = [
-            [row.group, row.vo, *_both(row.expected), *_both(row.asked), *_both(row.placed)]
+            [
+                row.group,
+                row.vo,
+                *_before_after(row.expected),
+                *_before_after(row.asked),
+                *_before_after(row.placed),
+            ]
             for row in iteration.groups.rows
         ]
         _show_first(_PILOTS, groups, iteration.groups.count)
@@ -314,7 +321,9 @@ def _show_director(iteration: plans.PlannedIteration) -> None:
         )
     limits = [_limit(row) for row in iteration.limits if row.pilots.after]
     _show_first(_LIMITS, limits, len(limits))
-    queues = [[path_of(row), *_both(row.pilots), *_both(row.room)] for row in iteration.queues.rows]
+    queues = [
+        [path_of(row), *_before_after(row.pilots), *_before_after(row.room)] for row in iteration.queues.rows
+    ]
     _show_first(_QUEUES, queues, iteration.queues.count)
     _show_only(iteration.only_after, "only after the change")
     _show_only(iteration.only_before, "only before it")
@@ -345,7 +354,13 @@ def _show_first(titles: Sequence[str], rows: Sequence[Sequence[Cell]], count: in
 
 def _limit(row: plans.BindingLimit) -> list[Cell]:
     name = f"tq {row.example.name}" if row.of == "task queues" else row.example.name
-    return [row.limit, row.of, *_both(row.count), *_both(row.pilots), f"{name}: {row.example.text}"]
+    return [
+        row.limit,
+        row.of,
+        *_before_after(row.count),
+        *_before_after(row.pilots),
+        f"{name}: {row.example.text}",
+    ]
 
 
 def _show_only(some: plans.TaskQueuesPilots, when: str) -> None:

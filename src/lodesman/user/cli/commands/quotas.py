@@ -155,14 +155,14 @@ def _holders(row: BucketRow) -> str:
         f"{holder.owner}{f'/{holder.project}' if holder.project else ''} {row.amount(holder.used)}"
         for holder in row.holders
     )
-    return _first(used, row.more_holders)
+    return _cut_list(used, row.more_holders)
 
 
 def _waiters(row: BucketRow | RuleEffect) -> str:
-    return _first((f"{owner.owner} {owner.jobs:,}" for owner in row.owners), row.more_owners)
+    return _cut_list((f"{owner.owner} {owner.jobs:,}" for owner in row.owners), row.more_owners)
 
 
-def _first(names: Iterable[str], more: int) -> str:
+def _cut_list(names: Iterable[str], more: int) -> str:
     return ", ".join([*names, *([f"{more:,} more"] if more else [])])
 
 

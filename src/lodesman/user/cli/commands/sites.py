@@ -64,8 +64,8 @@ _SITES: Final[Columns[SiteRow]] = table_of(
     ),
     Column("pilots", "text", lambda row: states(row.pilots)),
     Column("ad", "age", lambda row: None if row.ad_at is UNSET else row.ad_at, _ad, "ad"),
-    Column("closed", "text", lambda row: _parts(row.closed)),
-    Column("to_be_closed", "text", lambda row: _parts(row.announced or ())),
+    Column("closed", "text", lambda row: _closed_parts(row.closed)),
+    Column("to_be_closed", "text", lambda row: _closed_parts(row.announced or ())),
     Column(
         "failing", "text", lambda row: ", ".join(f"{failing.ce}/{failing.queue}" for failing in row.failing)
     ),
@@ -94,7 +94,7 @@ def _list_sites(session: Session, /, *, shape: ListShape) -> None:
     _note_failing(failing for row in answer.sites for failing in row.failing)
 
 
-def _parts(closings: Sequence[Closing]) -> str:
+def _closed_parts(closings: Sequence[Closing]) -> str:
     parts = ", ".join("/".join(filter(None, (closing.ce, closing.queue))) for closing in closings)
     return parts if all(closing.ce for closing in closings) else "all"
 

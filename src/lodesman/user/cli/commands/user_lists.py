@@ -55,7 +55,7 @@ def read_users(text: str) -> list[_UserLine]:
         except InvalidRequest as fault:
             faults.append(fault)
     if faults:
-        raise _together(faults)
+        raise _one_refusal(faults)
     if not users:
         raise InvalidRequest("There is no user in the file.", hint="Its first line is: name,vo,groups,role")
     if len(users) > MOST_IMPORTED:
@@ -65,7 +65,7 @@ def read_users(text: str) -> list[_UserLine]:
     return users
 
 
-def _together(faults: Sequence[InvalidRequest]) -> InvalidRequest:
+def _one_refusal(faults: Sequence[InvalidRequest]) -> InvalidRequest:
     """The first faults in one refusal."""
     first, *others = faults
     if not others:

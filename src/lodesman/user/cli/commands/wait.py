@@ -84,7 +84,7 @@ def logs(session: Session, /, *, job: int | None, follow: bool, **options: Any) 
         raise click.UsageError("--follow and --json do not go together.")
     choice = take_choice(options)
     ranges = choose_jobs(session, () if job is None else (Range(job, job),), choice)
-    numbers = _few(ranges, 1 if follow else _MOST_JOBS)
+    numbers = _refuse_many(ranges, 1 if follow else _MOST_JOBS)
     if follow:
         try:
             return _follow(session, numbers[0])
@@ -102,7 +102,7 @@ def logs(session: Session, /, *, job: int | None, follow: bool, **options: Any) 
     return 0
 
 
-def _few(ranges: tuple[Range, ...], most: int) -> list[int]:
+def _refuse_many(ranges: tuple[Range, ...], most: int) -> list[int]:
     """Raises InvalidRequest for more than `most` jobs."""
     if total(ranges) > most:
         fault = (
