@@ -22,7 +22,6 @@ from lodesman.server.http import (
     job_classes,
     job_lists,
     jobs,
-    openapi,
     pilots,
     quotas,
     reads,
@@ -35,6 +34,7 @@ from lodesman.server.http.dispatch import Dispatcher
 from lodesman.server.http.openapi import BODIES, REFUSALS, document, refusals
 from lodesman.server.http.openapi import described as described_calls
 from lodesman.server.http.wire import STATUS
+from lodesman.wire import field_comments
 from lodesman.wire.call import Code
 from lodesman.wire.calls import CALLS
 
@@ -156,10 +156,10 @@ def test_without_sources_the_document_lacks_only_comments(monkeypatch):
     def no_source(_module):
         raise OSError("could not get source code")
 
-    monkeypatch.setattr(openapi.inspect, "getsource", no_source)
-    openapi._comments.cache_clear()
+    monkeypatch.setattr(field_comments.inspect, "getsource", no_source)
+    field_comments._comments.cache_clear()
     bare = document.__wrapped__()
-    openapi._comments.cache_clear()
+    field_comments._comments.cache_clear()
     assert bare["paths"] == whole["paths"]
     assert "description" not in bare["components"]["schemas"]["Closing"]["properties"]["begins"]
 

@@ -303,7 +303,9 @@ def test_the_schema_knows_every_section(lode):
     for reference in schema["properties"].values():
         name = reference.get("$ref", "#/$defs/").rpartition("/")[2]
         assert not name or name in schema["$defs"]
-    assert schema["$defs"]["ServerSection"]["properties"]["port"]["maximum"] == 65_535
+    server = schema["$defs"]["ServerSection"]["properties"]
+    assert server["port"]["maximum"] == 65_535
+    assert server["keep_days"]["description"] == "How long jobs are kept after their end."
 
 
 @pytest.mark.slow

@@ -33,10 +33,13 @@ class ServerSection(Struct, forbid_unknown_fields=True, frozen=True):
     data: str = "lode-data"
     tls_certificate: str = ""
     tls_key: str = ""
-    public_url: str = ""  # for pilots and users, if not by host and port (a proxy, 0.0.0.0)
+    public_url: str = (
+        ""  # How pilots and users reach it, if not by host and port (behind a proxy, on 0.0.0.0).
+    )
     sandbox_mb: Annotated[int, Meta(gt=0)] = 200
-    sandbox_quota_mb: Annotated[int, Meta(ge=0)] = 10_240  # input files and outputs of one user; 0: no limit
-    keep_days: Annotated[float, Meta(ge=0)] = 90.0  # jobs, after their end
+    # What input files and outputs of one user may take; 0: no limit.
+    sandbox_quota_mb: Annotated[int, Meta(ge=0)] = 10_240
+    keep_days: Annotated[float, Meta(ge=0)] = 90.0  # How long jobs are kept after their end.
 
 
 class PilotSection(Struct, forbid_unknown_fields=True, frozen=True):
@@ -47,16 +50,16 @@ class PilotSection(Struct, forbid_unknown_fields=True, frozen=True):
     idle_seconds: Seconds = 120.0
     life_seconds: Annotated[int, Meta(ge=0)] = 0
     python: str = "python3"
-    stop_at_exit: bool = False  # local pilots end with the server (for demos)
-    # Where the site sets no $JOBSTATUS; from their working directory; '': nowhere.
+    stop_at_exit: bool = False  # Local pilots end with the server (for demos).
+    # Below it pilots publish where the site sets no $JOBSTATUS; from their working directory; empty: nowhere.
     jobstatus_directory: str = ""
-    home_writable: bool = False  # of the account that runs pilots
+    home_writable: bool = False  # Jobs may write in the home of the account that runs pilots.
 
 
 class LocalSection(Struct, forbid_unknown_fields=True, frozen=True):
     """Pilots on the server's own machine."""
 
-    run_as: str = ""  # their account, for a server that root runs
+    run_as: str = ""  # Their account, for a server that root runs.
     # Local queues stay open although jobs of several users could do all that the server can.
     trust_jobs: bool = False
 
@@ -79,24 +82,30 @@ class GridEngineSection(Struct, forbid_unknown_fields=True, frozen=True):
     """Files with complexes, host groups, user lists and projects of Grid Engine, as `qconf` prints them."""
 
     files: tuple[str, ...] = ()
-    enforce_project: bool = False  # each job names one of these projects (JobGroup)
+    enforce_project: bool = False  # Each job names one of these projects (JobGroup).
 
 
 class SubmitPoolSection(Struct, forbid_unknown_fields=True, frozen=True):
     """SubmitPools (RFC #7)."""
 
-    refresh_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 900.0
-    grace_seconds: Annotated[float, Meta(ge=0)] = 14_400.0  # for one that no job needs
-    add_eligible_sites: bool = False  # to descriptions of jobs with Requirements
+    refresh_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 900.0  # How often SubmitPools are evaluated.
+    grace_seconds: Annotated[float, Meta(ge=0)] = 14_400.0  # How long one that no job needs is kept.
+    add_eligible_sites: bool = (
+        False  # Descriptions of jobs with Requirements name the sites that fulfil them.
+    )
 
 
 class BrokerSection(Struct, forbid_unknown_fields=True, frozen=True):
     """Sites that advertise themselves."""
 
-    mode: GateMode = GateMode.LEDGER  # how gates count, where a site has no GateMode
-    lifetime_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 900.0  # of an ad that does not say so itself
-    ledger_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 900.0  # of a match that no ad shows
-    stations_by_capacity: bool = False  # sites of a station list are chosen by free capacity
+    mode: GateMode = GateMode.LEDGER  # How gates count, where a site has no GateMode.
+    # How long an ad counts that does not say so itself.
+    lifetime_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 900.0
+    ledger_seconds: Annotated[float, Meta(ge=1, le=86_400)] = (
+        900.0  # How long a match counts that no ad shows.
+    )
+    # Of a station list, sites with more free capacity are chosen more often.
+    stations_by_capacity: bool = False
 
 
 class MatchingSection(Struct, forbid_unknown_fields=True, frozen=True):
@@ -113,7 +122,8 @@ class MatchingSection(Struct, forbid_unknown_fields=True, frozen=True):
 class StoreSection(Struct, forbid_unknown_fields=True, frozen=True):
     """The database."""
 
-    url: str = ""  # postgresql://USER@HOST/NAME or sqlite:///FILE; '': lode.db in the data directory
+    # postgresql://USER@HOST/NAME or sqlite:///FILE; empty: lode.db in the data directory.
+    url: str = ""
 
 
 class ServerFile(Struct, forbid_unknown_fields=True, frozen=True):

@@ -212,9 +212,11 @@ def _show_schema() -> None:
     import msgspec
 
     from lodesman.server.config import ServerFile
+    from lodesman.wire.field_comments import describe_fields
 
     # The schema of what reads the file; its own words about itself are for readers of the source.
     (_,), parts = msgspec.json.schema_components([ServerFile], ref_template="#/$defs/{name}")
+    describe_fields(parts)
     whole = {**parts.pop("ServerFile"), "title": "Lodesman server"}
     director = "The director's parameters, named as in the Taskqueue Director."
     whole["properties"]["director"]["description"] = director
