@@ -163,13 +163,25 @@ def test_unknown_columns_and_formats_are_refused_before_the_server_is_asked(at, 
     assert server.asked == []
 
 
-def test_the_example_of_a_template_has_columns_of_the_list(at):
-    for command, example in (
-        ("host ls", "{pilots} {state}"),
+@pytest.mark.parametrize(
+    ("command", "example"),
+    [
+        ("host ls", "{host} {state}"),
+        ("quota ls", "{name} {state}"),
+        ("pilot ls", "{pilot} {state}"),
+        ("tq ls", "{tq} {waiting}"),
         ("user ls", "{user} {vo}"),
-        ("status", "{job} {state}"),
-    ):
-        assert f"'{example}'" in " ".join(at(*command.split(), "--help").out.split())
+    ],
+)
+def test_the_example_of_a_template_is_one_of_this_list(at, command, example):
+    """In the help, and in the words about a wrong format."""
+    assert f"'{example}'" in " ".join(at(*command.split(), "--help").out.split())
+    assert f"no template as '{example}'." in " ".join(at(*command.split(), "--format", "wrong").err.split())
+
+
+def test_where_the_columns_depend_on_what_is_listed_the_help_gives_no_example(at):
+    assert "or a template with columns in braces" in " ".join(at("status", "--help").out.split())
+    assert "no template as '{submission} {jobs}'." in at("status", "--format", "wrong").err
 
 
 def test_sums_stand_only_below_tables(at, server):

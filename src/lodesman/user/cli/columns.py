@@ -141,7 +141,7 @@ class ListShape:
                 _find_column(columns, name)
         elif self.format not in ("table", *_SEPARATORS):
             raise click.UsageError(
-                f"--format {self.format!r} is none of table, csv, tsv, and no template as '{{job}} {{state}}'.",
+                f"--format {self.format!r} is none of table, csv, tsv, and no template as '{_template_of(columns)}'.",
                 click.get_current_context(silent=True),
             )
 
@@ -193,21 +193,32 @@ def table_of(*columns: Column[R]) -> dict[str, Column[R]]:
     return {column.name: column for column in columns}
 
 
+def _template_of(columns: Columns[Any]) -> str:
+    """An example: what names a row, and its state or the next column."""
+    numbers = ("job", "pilot", "submission", "tq")
+    names = [column.name for column in columns.values() if column.kind == "text" or column.name in numbers]
+    names = names or list(columns)
+    return f"{{{names[0]}}} {{{next(name for name in ('state', *columns) if name in columns and name != names[0])}}}"
+
+
 def shaped(*tables: Columns[Any]) -> Callable[[F], F]:
     """Give a command `--columns`, `--sort`, `--format` and, for moments, `--utc`, as its `shape`.
 
     One table is checked here; if there are several, or none yet, the command checks the shape.
     """
     has_moments = not tables or any(column.kind == "moment" for table in tables for column in table.values())
-    names = list(tables[0]) if tables else ["job", "state"]
-    template = f"{{{names[0]}}} {{{'state' if 'state' in names else names[1]}}}"
+    template = (
+        f"a template: '{_template_of(tables[0])}'"
+        if len(tables) == 1
+        else "a template with columns in braces"
+    )
     options = (
         *([utc_option] if has_moments else []),
         click.option(
             "--format",
             default="table",
             metavar="FORMAT",
-            help=f"table, csv, tsv, or a template: '{template}'.",
+            help=f"table, csv, tsv, or {template}.",
         ),
         click.option(
             "--sort", default="", metavar="NAMES", help="Sort what is shown by columns; -NAME: downwards."
