@@ -454,3 +454,16 @@ def test_a_body_that_is_none_is_refused(base, body):
 def test_a_body_beyond_the_limit(base):
     headers = {"content-length": str((16 << 20) + 1)}
     assert base.call("POST", "/v1/plan/resources", b"x", token="admin", headers=headers).status == 413
+
+
+def test_pilots_are_asked_only_for_jobs_that_may_start(house, backend):
+    """As the director does: not for those that wait for other jobs, nor for those that a full limit holds."""
+    configure(house, BASE)
+    house.side.director = house.director(backend)
+    first = house.submitted()
+    house.submitted({"After": [first]})
+    asked = plan(house, BASE)["director"]["pilots"]["asked"]
+    assert asked["before"] == asked["after"] > 0
+    house.control("hold", first)
+    asked = plan(house, BASE)["director"]["pilots"]["asked"]
+    assert (asked["before"], asked["after"]) == (0, 0)

@@ -254,13 +254,23 @@ def _director(
         watches=cast("Mapping[str, BackendWatch]", loads),
         pools=lambda: dict(pools),
     )
-    waiting = [(queue.id, queue.key, queue.jobs) for queue in judged if not queue.held]
-    then = [
-        (queue.id, queue.key, queue.jobs)
-        for queue in judged
-        if queue.becomes == "possible" or not (queue.held or queue.becomes)
-    ]
     with state.db:  # one moment for both
+        # Limits, dependencies and `AtMost` count as they do now.
+        startable = {
+            demand.tq_id: demand.waiting_jobs
+            for demand in director_apart(state).look(state.now, state.faulty).demands
+        }
+        waiting = [
+            (queue.id, queue.key, startable[queue.id])
+            for queue in judged
+            if not queue.held and queue.id in startable
+        ]
+        then = [
+            (queue.id, queue.key, startable.get(queue.id, queue.jobs))
+            for queue in judged
+            if (queue.becomes == "possible" and not queue.key.waits_for_jobs)
+            or (not queue.held and not queue.becomes and queue.id in startable)
+        ]
         before = _decide(director, state, old, waiting)
         state.tick()
         after = _decide(director, state, new, then, list(_pilots(state, Offers(new.policy))))
