@@ -285,6 +285,21 @@ class TestCancel:
         assert (root / "s1-1" / "cancel").exists()
 
 
+    def test_an_order_is_left_before_a_starting_keeper_is_sought(self, backend, root, monkeypatch):
+        """It writes its record, then looks for an order: one of both sees the other."""
+        send(backend, QUEUE, "s1-1")
+        orders = []
+
+        def record_after_this(pilot):
+            orders.append((pilot.path / "cancel").exists())
+            return []
+
+        monkeypatch.setattr(PilotDirectory, "processes", record_after_this)
+        with PilotDirectory(root / "s1-1").locked():
+            assert backend.cancel(same("s1-1")) == {"s1-1": CancelOutcome.ORDERED}
+        assert orders[-1] is True
+
+
 class TestUpkeep:
     def launched(self, monkeypatch):
         """The stamps that are handed to keepers, in order; each one then holds its lock."""

@@ -21,7 +21,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from lodesman.base.errors import BackendFault
-from lodesman.base.processes import signal_process
+from lodesman.base.processes import Process, signal_process
 from lodesman.decide.resources import QueueId
 from lodesman.server.engines import backend
 from lodesman.server.engines.backend import (
@@ -302,16 +302,19 @@ class LocalBackend:
             state = pilot.state()
             if state is NativeState.ENDED:
                 return CancelOutcome.ENDED
-            keepers = pilot.processes()[:1] or self.known.keepers_elsewhere(pilot)
-            if state is NativeState.WAITING and not keepers:
+            if state is NativeState.WAITING and not self._find_keepers(pilot):
                 pilot.write_end("cancelled")
                 return CancelOutcome.REMOVED
+            # In this order: a keeper that starts just now writes its record, then looks for the order.
             pilot.order_end()
-            for process in keepers:
+            for process in self._find_keepers(pilot):
                 signal_process(process, signal.SIGTERM)
         except OSError:
             return CancelOutcome.FAILED
         return CancelOutcome.ORDERED
+
+    def _find_keepers(self, pilot: PilotDirectory) -> list[Process]:
+        return pilot.processes()[:1] or self.known.keepers_elsewhere(pilot)
 
     def _end_all(self, pilots: Sequence[FoundPilot], reason: str) -> None:
         for pilot, _, state in pilots:
