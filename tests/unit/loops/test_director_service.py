@@ -316,6 +316,21 @@ def test_a_pilot_that_waits_too_long_is_gone_only_if_it_is_unknown_several_times
     assert found == [[]] * 5 + [[number]]
 
 
+@pytest.mark.parametrize("outcome", [CancelOutcome.REMOVED, CancelOutcome.ORDERED])
+def test_that_a_pilot_shall_end_is_stored_before_its_batch_system_is_asked(world, outcome):
+    """Another loop may see it end before the answer is there: that says nothing of the queue."""
+    number, old = world.pilot(), world.pilot()
+    stored = []
+
+    def cancel(pilots):
+        stored.extend(body["pilots"] for name, body in world.posted if name == "ordered")
+        return dict.fromkeys(pilots, outcome)
+
+    world.batch.cancel = cancel
+    world.cancel(number, old, too_old=[old])
+    assert stored == [[number], [old]]
+
+
 def test_a_surplus_pilot_that_runs_by_now_is_drained_and_speaks_against_no_queue(world):
     number, old = world.pilot(), world.pilot()
     world.batch.outcome = CancelOutcome.ORDERED
@@ -409,7 +424,7 @@ def test_pilots_that_cannot_be_sent_are_reported_and_the_others_are_sent(world):
     world.director.launch = fail
     with pytest.raises(Unavailable):
         fill(world, 1_000.0 + 6 * HOURS)
-    assert [name for name, _ in world.posted] == ["iteration", "ended"]
+    assert [name for name, _ in world.posted] == ["iteration", "ordered", "ended"]
 
 
 HOURS = 3_600.0
@@ -472,7 +487,7 @@ def test_a_batch_system_that_cannot_cancel_now_does_not_stop_the_iteration(world
     world.batch.cancel = away
     world.director.suspects = {number: 0.0}
     assert fill(world, 1_000.0 + 6 * HOURS) == 2
-    assert [name for name, _ in world.posted] == ["iteration"]
+    assert [name for name, _ in world.posted] == ["iteration", "ordered"]
     assert number in world.director.suspects  # and is cancelled again
 
 

@@ -112,9 +112,12 @@ class Canceller:
             return 0
         excess, before, self._unknown = self._orders.pop(), self._unknown, {}
         leaving = read.drained_waiting_pilots(self.db, _MOST_LEAVING)
-        numbers, ended, ordered = [*excess.cancel, *leaving], 0, dict[str, list[int]]()
+        numbers, ended = [*excess.cancel, *leaving], 0
+        waiting = list(read.waiting_pilots(self.db, numbers))
+        # Stored before the batch systems are asked: who sees one of them end knows why.
+        self._store_orders([pilot for pilot in waiting if pilot.id not in leaving], excess)
         backends = {name: watch.backend for name, watch in self.watches.items()}
-        outcomes = cancel(backends, list(read.waiting_pilots(self.db, numbers)))
+        outcomes = cancel(backends, waiting)
         # One that has joined while the batch systems were asked has not ended.
         for pilot in read.waiting_pilots(self.db, numbers):
             outcome = outcomes.get(pilot.stamp, CancelOutcome.FAILED)
@@ -122,19 +125,23 @@ class Canceller:
             if (too_old or pilot.id in leaving) and outcome is CancelOutcome.UNKNOWN:
                 self._unknown[pilot.id] = before.get(pilot.id, 0) + 1
             reason = _TOO_OLD if too_old else leaving.get(pilot.id, NOT_NEEDED)
-            is_new = outcome is CancelOutcome.ORDERED and pilot.id not in leaving
-            if is_new:
-                ordered.setdefault(reason, []).append(pilot.id)
             is_gone = outcome in GONE or self._unknown.get(pilot.id, 0) >= UNKNOWN_TIMES
             if is_gone:
                 self.post(inner_calls.PILOT_ENDED, PilotEnd(pilot.id, PilotState.ABORTED, reason))
                 ended += 1
-            if too_old and (is_gone or (is_new and pilot.id not in excess.bound)):
+            if is_gone and too_old and pilot.id in excess.bound:
                 self.note(pilot.queue_id, StartFault.WAITED, reason)
         self._unbind(excess.bound)
-        for reason, pilots in ordered.items():
-            self.post(inner_calls.PILOTS_ORDERED, LeaveOrder(pilots, reason))
         return ended
+
+    def _store_orders(self, pilots: Iterable[NativePilot], excess: Excess) -> None:
+        ordered: dict[str, list[int]] = {}
+        for pilot in pilots:
+            ordered.setdefault(_TOO_OLD if pilot.id in excess.too_old else NOT_NEEDED, []).append(pilot.id)
+            if pilot.id in excess.too_old - excess.bound:
+                self.note(pilot.queue_id, StartFault.WAITED, _TOO_OLD)
+        for reason, numbers in ordered.items():
+            self.post(inner_calls.PILOTS_ORDERED, LeaveOrder(numbers, reason))
 
     def _unbind(self, bound: Collection[int]) -> None:
         """Let the jobs of bound pilots wait again; such a pilot leaves if it ever starts."""
