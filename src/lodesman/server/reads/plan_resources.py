@@ -258,7 +258,7 @@ def _director(
         # Limits, dependencies and `AtMost` count as they do now.
         startable = {
             demand.tq_id: demand.waiting_jobs
-            for demand in director_apart(state).look(state.now, state.faulty).demands
+            for demand in director.look(state.now, state.faulty).demands
         }
         waiting = [
             (queue.id, queue.key, startable[queue.id])
