@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
+from lodesman.user.cli.columns import Column
 from lodesman.user.cli.root import lode
 
 SHAPE = {"columns", "sort", "format"}
@@ -196,3 +197,9 @@ def test_sums_stand_only_below_tables(at, server):
         ["all", "3"],
     ]
     assert at("usage", "--format", "{name}").out == "b\na\n"
+
+
+def test_a_span_for_programs_has_no_digits_below_a_millisecond():
+    spans: Column[float] = Column("wall", "span", lambda seconds: seconds)
+    words = [spans.word(seconds, utc=False) for seconds in (30.0, 12.345678901234567, 0.0004, 86_400.25)]
+    assert words == ["30", "12.346", "0", "86400.25"]

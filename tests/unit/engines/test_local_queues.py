@@ -284,7 +284,6 @@ class TestCancel:
             assert backend.cancel(same("s1-1")) == {"s1-1": CancelOutcome.ORDERED}
         assert (root / "s1-1" / "cancel").exists()
 
-
     def test_an_order_is_left_before_a_starting_keeper_is_sought(self, backend, root, monkeypatch):
         """It writes its record, then looks for an order: one of both sees the other."""
         send(backend, QUEUE, "s1-1")

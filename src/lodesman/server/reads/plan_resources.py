@@ -257,8 +257,7 @@ def _director(
     with state.db:  # one moment for both
         # Limits, dependencies and `AtMost` count as they do now.
         startable = {
-            demand.tq_id: demand.waiting_jobs
-            for demand in director.look(state.now, state.faulty).demands
+            demand.tq_id: demand.waiting_jobs for demand in director.look(state.now, state.faulty).demands
         }
         waiting = [
             (queue.id, queue.key, startable[queue.id])

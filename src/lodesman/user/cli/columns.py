@@ -56,6 +56,7 @@ _WORDS: Final[Mapping[Kind, Callable[[Any], str]]] = {
     "utc": lambda at: iso(at, utc=True),
     "age": lambda then: f"{max(0.0, time.time() - then):.0f}",
     "part": lambda part: f"{part:.6f}",
+    "span": lambda seconds: f"{round(seconds, 3):.15g}",
     "hours": lambda seconds: f"{seconds / HOUR:.6f}",
 }
 _TO_THE_RIGHT: Final = frozenset({"id", "count", "number", "part", "mb", "age", "span", "hours"})
