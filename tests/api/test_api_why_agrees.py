@@ -100,6 +100,18 @@ def test_they_are_not_behind_a_limit(admin, child):
     assert (other, row["full"], row["jobs"], row["task_queues"]) == (3, True, 1, 1)
 
 
+def test_a_queue_has_no_room_for_a_job_behind_a_full_limit(admin, backend):
+    admin.submitted(JOB)
+    limited(admin)
+    assert len(admin.claim(admin.pilot())) == 1
+    job = admin.submitted(JOB)
+    admin.director(backend).tick(admin.now)
+    told = why(admin, f"/v1/jobs/{job}/why?queue=North/ce.north/short")
+    text = next(step["text"] for step in told["chain"] if step["step"] == "limits")
+    assert (told["queue"]["room"], told["queue"]["gate"][:10]) == (0, "quota each")
+    assert told["queue"]["gate"] in text
+
+
 # --- AtMost ----------------------------------------------------------------------------------------------------------
 
 

@@ -84,6 +84,7 @@ def explain_queue_for_job(facts: JobFacts, place: QueueId) -> QueueForJob:
             "" if not_sent is None else not_sent.text
         )
         gate = gate or next((words for words, mask in facts.misfits if mask >> offer.bit & 1), "")
+        gate = gate or _full_limits(facts, offer.bit)
         decided = None if facts.decision is None else facts.decision.queue(place)
         if gate:
             room = 0
@@ -91,6 +92,13 @@ def explain_queue_for_job(facts: JobFacts, place: QueueId) -> QueueForJob:
             room = decided.left
             gate = "" if room > 0 else facts.decision.gate(place).text
     return QueueForJob(*place, not criteria, criteria, reasons, room, gate)
+
+
+def _full_limits(facts: JobFacts, bit: int) -> str:
+    """What keeps the job from starting there as long as nothing ends; '' if no limit does."""
+    if not facts.limited >> bit & 1:
+        return ""
+    return "; ".join(bucket.text for bucket in facts.limits.buckets) or "limits are full for it there"
 
 
 def _chain(facts: QueueFacts) -> list[QueueStep]:
