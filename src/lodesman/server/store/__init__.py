@@ -1,4 +1,4 @@
-"""The database: schema, migrations, the journal with group commit, and all SQL, by noun.
+"""The database: schema, migrations, the journal, and all SQL by noun.
 
 Decisions: docs/adr/README.md, The store and the writer.
 """

@@ -156,7 +156,7 @@ class _EndedAttempt(NamedTuple):
 
     @property
     def is_none(self) -> bool:
-        """Whether its pilot gave it back before it started: only its job counts then."""
+        """Its pilot gave it back before it started: only its job counts then."""
         return self.outcome == "Released" and self.cause == RETURNED and self.started_at is None
 
     @property
@@ -266,8 +266,8 @@ def usage_of_days(db: Reader, by: UsageBy, days: UsageDays, *, vo: str, newest: 
 
 
 def wrong_usage(db: Reader, portion: int = 20_000) -> list[UsageKey]:
-    """Stored sums that differ from the attempts; reads all attempts. Larger ones are right on days whose attempts were
-    purged, and where cores are no longer known.
+    """Stored sums that differ from the attempts, which are all read. Larger ones are right where attempts were
+    purged, or cores are unknown.
     """
     state, sums, unsure = usage_state(db), dict[UsageKey, UsageSums](), set[int]()
     still_open = {row[0] for row in db.execute("SELECT attempt_id FROM usage_open")}

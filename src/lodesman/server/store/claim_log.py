@@ -1,7 +1,7 @@
-"""Counters and cursors that follow from the attempts: written now and then, replayed after a crash.
+"""Counters and cursors that follow from the attempts: written now and then, since each claim would dirty two pages.
 
-Writing the counter of a task queue and the cursor of a cohort at each claim would dirty two pages. `leadership.claims_at`
-is the attempt up to which stored cursors hold, `task_queue_count.as_of` the same for a counter; views add later attempts.
+Attempts after `leadership.claims_at` (cursors) and `task_queue_count.as_of` (counters) are replayed, or added by
+views.
 """
 
 from __future__ import annotations
@@ -54,10 +54,7 @@ def claims_at(db: Reader) -> int:
 
 
 class ClaimLog:
-    """Claims since counters and cursors were written. For the writer's thread only.
-
-    Undo is registered once for each transaction, not for each claim.
-    """
+    """Claims since counters and cursors were written. For the writer's thread alone."""
 
     def __init__(self, last_attempt: int) -> None:
         self.last_attempt = last_attempt
@@ -68,7 +65,7 @@ class ClaimLog:
         self._before: dict[int, int | None] = {}
 
     def claimed(self, tx: Transaction, attempt: int, tq_id: int) -> None:
-        """Record an appended attempt."""
+        """Record an attempt."""
         if tx is not self._tx:
             self._begin(tx)
         self.last_attempt = attempt

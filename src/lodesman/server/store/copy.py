@@ -1,7 +1,7 @@
 """A copy of a database in another one, of either engine: table by table, in the order of their keys.
 
-After an interruption the greatest key of each table says where to go on. A mark keeps servers away until all rows are
-compared. Neither database may change meanwhile: the copy holds both writers.
+The greatest key of each table says where to go on. A mark keeps servers away until all rows are compared. The copy
+holds both writers.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ _MEMORY: Final = ":memory:"
 
 
 class _StoredTable(NamedTuple):
-    """Without columns that the database computes."""
-
     name: str
     columns: tuple[str, ...]  # the columns of the key first
     texts: tuple[str, ...]  # columns of any length
@@ -47,11 +45,9 @@ class _StoredTable(NamedTuple):
 
     @property
     def size(self) -> str:
-        """Bytes of its texts."""
         return " + ".join(f"coalesce(octet_length({name}), 0)" for name in self.texts) or "0"
 
     def select(self, columns: str, *, is_first: bool) -> str:
-        """The first rows, or those after a key."""
         after = "" if is_first else f"WHERE ({self.key}) > ({', '.join('?' * self.keys)})"
         return f"SELECT {columns} FROM {self.name} {after} ORDER BY {self.key} LIMIT ?"
 
@@ -195,7 +191,6 @@ def _count(db: Reader, table: _StoredTable) -> int:
 
 
 def _portions(db: Reader, table: _StoredTable, after: _Row | None = None) -> Iterator[list[_Row]]:
-    """After a key, portion by portion."""
     sizes = _some(db, table, table.size, after, _MOST_ROWS)
     while sizes:
         fitting = sum(size <= _PORTION_BYTES for size in accumulate(size for (size,) in sizes))

@@ -1,6 +1,4 @@
-"""What the store asks of a database engine. `store.sqlite` and `store.postgresql` implement it; others know only these
-types.
-"""
+"""What the store asks of a database engine; `store.sqlite` and `store.postgresql` implement it."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ UNREADABLE: Final = (msgspec.DecodeError, RecursionError, TypeError, ValueError)
 
 
 def readable(make: Callable[..., _T], rows: Iterable[Sequence[Any]], noun: str) -> Iterator[_T]:
-    """What `make` makes of each row. Damaged rows are logged by their first column, and left out."""
+    """What `make` makes of each row; damaged ones are logged and left out."""
     for row in rows:
         try:
             made = make(*row)
@@ -45,7 +43,7 @@ def damaged(noun: str, fault: Exception) -> ServerFault:
 
 
 def let_go(fault: BaseException | None) -> None:
-    """Clear the frames of a fault: a half-read query in one would pin its connection to an old snapshot."""
+    """Clear the frames of a fault: a half-read query in one pins its connection to an old snapshot."""
     while fault is not None:
         traceback.clear_frames(fault.__traceback__)
         fault = fault.__cause__ or fault.__context__
@@ -177,8 +175,8 @@ class Database(Protocol):
         """Open a read connection."""
 
     def writer(self, *, migrates: bool = True) -> Writer:
-        """Brings the schema up to date if it `migrates`. Raises Conflict if another server has the database, Unavailable
-        for one of another program or a newer Lodesman.
+        """Raises Conflict if another server has the database, Unavailable for another program's, or a newer
+        Lodesman's.
         """
 
     def backup_command(self, file: Path) -> list[str]:
@@ -200,7 +198,7 @@ class Database(Protocol):
         """Distinguishes databases: a copy has another one."""
 
     def made(self) -> int:
-        """When (ns since 1970), 0 if unknown: a copy often gets the inode of what it replaces."""
+        """When (ns since 1970), 0 if unknown: a copy often gets the inode of the original."""
 
     def home(self, db: Reader) -> int:
         """The identity, if it suffices without the files beside it; else 0."""

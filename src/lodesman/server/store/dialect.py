@@ -1,4 +1,4 @@
-"""The SQL that databases spell differently, as SQLite has it (`store.spelling` translates). All else is standard SQL."""
+"""The SQL that databases spell differently, as SQLite has it; `store.spelling` translates."""
 
 from __future__ import annotations
 

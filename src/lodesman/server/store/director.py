@@ -52,8 +52,8 @@ def iteration(db: Reader, number: int) -> tuple[float, dict[str, Any]]:
 def last_iteration(
     db: Reader, vo: str = "", queues: Collection[str] = ()
 ) -> tuple[int | None, float | None, Any]:
-    """Number, time, record (JSON values); all None if there is none, or it is damaged. `vo`: without task queues of other
-    VOs, and of CE queues only these.
+    """Number, time, record (JSON values); all None if there is none, or it is damaged. `vo`: without task queues of
+    other VOs, and of CE queues only these.
     """
     row = iteration_after(db, 0)
     if row is None:

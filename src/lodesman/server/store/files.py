@@ -1,6 +1,5 @@
-"""The lock of a data folder, and whether the database's files are still where the writer opened them.
-
-A deleted file takes writes as before; all are lost when the process ends.
+"""The lock of a data folder, and whether the database's files are still where the writer opened them: a deleted
+file takes writes, and loses them.
 """
 
 from __future__ import annotations
@@ -58,9 +57,8 @@ def lock_holder(path: Path) -> str:
 
 
 class DatabaseFiles:
-    """Device and inode of the database, its log and the log's index, as first seen.
-
-    The database becomes shorter only if another file is written over it. One in memory has no files.
+    """Device and inode of the database, its log and the log's index. The database becomes shorter only if another
+    file is written over it.
     """
 
     def __init__(self, path: Path) -> None:

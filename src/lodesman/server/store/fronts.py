@@ -1,7 +1,7 @@
-"""The front of each task queue: the next waiting jobs, read in chunks.
+"""The front of each task queue: the next waiting jobs by id, read in chunks from rows and from untouched members of
+cohorts.
 
-Rows (single jobs, jobs that came back) and runs (untouched members of a cohort) are taken in the order of their ids. A
-front is a cache: it may be dropped at any time.
+A front is a cache: it may be dropped at any time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ class _OpenRun:
         self.holes: deque[tuple[int, int]] = deque()
 
     def skip_holes(self) -> bool:
-        """False if nothing is left."""
         while self.holes and self.holes[0][0] <= self.cursor:
             start, stop = self.holes.popleft()
             if stop > self.cursor >= start:

@@ -67,7 +67,7 @@ def quick_failures(db: Reader) -> list[tuple[int, Failure]]:
 def attempts_by_host(
     db: Reader, task_queues: Iterable[int], now: float, *, outlived_s: float
 ) -> list[HostTrial]:
-    """Recent outcomes in these task queues; a live attempt counts once it has run for `outlived_s`."""
+    """Recent outcomes; a live attempt counts once it has run for `outlived_s`."""
     queues = keys(task_queues)
     outcomes = []
     for tq_id, site, host, outcome, cause, n in db.execute(_ENDED, (_MOST_ATTEMPTS, now - WINDOW_S, queues)):

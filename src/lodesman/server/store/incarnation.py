@@ -1,7 +1,7 @@
 """Whether a database is the one that ran here last (ADR 0037).
 
-Once a second `lode.seen-N` notes what was given out after N commits. A restored database has made fewer commits, or is
-another file: it becomes a new incarnation, without the tokens of pilots, and its identifiers begin beyond those noted.
+`lode.seen-N` notes what was given out after N commits. A restored database has made fewer, or is another file: it
+loses the tokens of pilots, and gives out identifiers beyond those noted.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _is_used(database: Database) -> bool:
 
 
 def begin(db: Writer, *, next_job: int = 1) -> bool:
-    """At a start, before anything is given out: true if it is not the database that ran here last. `next_job`: the first
+    """Called before anything is given out: true if it is not the database that ran here last. `next_job`: the first
     job of which no file knows.
     """
     notes = [seen for seen in map(_read, _files(db.database)) if seen is not None]
@@ -136,7 +136,6 @@ def note(db: Reader) -> None:
 
 
 def _is_of(db: Writer, seen: DatabaseNote) -> bool:
-    """About this very file or database."""
     made = db.database.made()
     return db.database.identity(db) == seen.inode and (made == seen.made or 0 in (made, seen.made))
 

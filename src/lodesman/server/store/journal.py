@@ -1,9 +1,8 @@
 """The one door for every change: a writer thread with group commit (docs/architecture.md).
 
-A failed batch is rolled back, also in memory, and replayed in halves until the faulty command stands alone. Refusing after
-a change, or changing a wrong number of rows, is a fault, too. The writer must survive bugs of commands, so it catches
-`Exception`. If it ends all the same, `died` is called, and the server restarts; without its database it ends for good,
-with `fault`.
+A failed batch is rolled back and replayed in halves until the faulty command stands alone. Refusing after a change,
+and a wrong number of changed rows, are faults, too. If the writer ends, `died` restarts the server; without its
+database it ends for good, with `fault`.
 """
 
 from __future__ import annotations
@@ -27,9 +26,8 @@ STATE = "SELECT epoch, batch FROM leadership"
 
 
 def was_committed(db: Writer, epoch: int, batch: int, wait: Callable[[Unavailable], None]) -> bool:
-    """Whether batch number `batch` is stored; asks until the database answers, with `wait` in between.
-
-    A new connection has the writer's lock: the old session is over. Raises DatabaseGone if another server has begun.
+    """Whether a batch is stored; asks until the database answers, with `wait` in between. Raises DatabaseGone if
+    another server has begun.
     """
     while True:
         try:
@@ -63,10 +61,7 @@ class RefusedTooLate(Exception):
 
 
 class Command(Protocol[R_co]):
-    """One change: preconditions and writes.
-
-    `brief = True` promises well under a millisecond: answers may wait for it.
-    """
+    """A change. `brief = True` promises well under a millisecond: answers may wait for it."""
 
     def apply(self, tx: Transaction) -> R_co:
         """On the writer's thread. Raises LodesmanError to refuse."""
@@ -102,9 +97,9 @@ class Journal:
         died: Callable[[], None] | None = None,
         moved: Answer | None = None,
     ) -> None:
-        """`deliver`: gets (answer callable, result) of a batch after its commit; exceptions are refusals. `at_end`: called
-        with each batch's transaction after its commands. `died`: called on the writer's thread if it ends other than by
-        `close`. `moved`: delivered with state changes of jobs (CommitMoves) while `follows`.
+        """`deliver` gets (answer callable, result or refusal) of a batch after its commit; `at_end` the transaction
+        after a batch's commands. `died` is called on the writer's thread if it ends other than by `close`. `moved`:
+        delivered with CommitMoves while `follows`.
         """
         self._writer = writer
         self._clock = clock
@@ -187,7 +182,6 @@ class Journal:
             self._closed = True
 
     def _take(self) -> tuple[Command[Any], Answer] | None:
-        """None at the end. Raises DatabaseGone."""
         while True:
             try:
                 return self._queue.get(timeout=_IDLE_SECONDS)
@@ -200,7 +194,6 @@ class Journal:
         return Unavailable("The server is shutting down.")
 
     def _end(self, batch: list[tuple[Command[Any], Answer]]) -> None:
-        """Refuse all that wait, also what comes meanwhile, and inform the server."""
         self._closed = True
         waiting = [answer for _, answer in batch]
         while not self._queue.empty():
@@ -269,10 +262,8 @@ class Journal:
         return ServerFault(words, fault=type(fault).__name__)
 
     def _release(self) -> None:
-        """Hand over answers of committed batches.
-
-        Not while commands wait: it wakes the event loop, which had better work while the next batch is on its way to the
-        disk.
+        """Hand over answers of committed batches once no commands wait: waking the event loop earlier delays the
+        next batch.
         """
         if self._held:
             held, self._held = self._held, []
@@ -310,7 +301,6 @@ class Journal:
         return out
 
     def _commit(self) -> None:
-        """Answers nothing until it is known whether that was done."""
         try:
             self._writer.commit()
         except CommitInDoubt:
@@ -319,7 +309,6 @@ class Journal:
         self._batch += 1
 
     def _refuse_next(self, away: Unavailable) -> None:
-        """Wait a second for a command to refuse. Raises DatabaseGone at the end of the server."""
         self.trouble = str(away)
         with suppress(queue.Empty):
             item = self._queue.get(timeout=_IDLE_SECONDS)

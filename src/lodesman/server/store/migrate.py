@@ -1,4 +1,4 @@
-"""The schema of a new database and numbered migrations of others, one transaction each, recorded by checksum (ADR 0086)."""
+"""The schema of a new database, and migrations of others, one transaction each, recorded by checksum (ADR 0086)."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def migrate(db: Writer) -> list[str]:
 def missing(db: Reader, *, unfinished: bool = False) -> list[Script]:
     """Missing migrations; for an empty database the schema, which includes all.
 
-    Raises Unavailable for another program's database, one older or newer than known, an applied file that was edited, or
-    an unfinished copy, unless `unfinished`.
+    Raises Unavailable for another program's or an unknown schema, an edited file, or an unfinished copy, unless
+    `unfinished`.
     """
     applied, scripts = known_migrations(db), load_scripts(db.dialect)
     if UNFINISHED in applied and not unfinished:
@@ -82,7 +82,6 @@ def missing(db: Reader, *, unfinished: bool = False) -> list[Script]:
 
 
 def _check_oldest(db: Reader, applied: Mapping[int, str]) -> None:
-    """Raises Unavailable unless it had exactly the migrations that are in the schema alone."""
     first = {number: sha256 for number, sha256 in applied.items() if UNFINISHED < number <= OLDEST}
     own = _OLDEST_SHA256[db.dialect]
     if first == {OLDEST: own} or digest_of(first.items()) == own:

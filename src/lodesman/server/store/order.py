@@ -1,4 +1,4 @@
-"""Jobs that wait for other jobs, and members that left the run in which they waited."""
+"""Jobs that wait for other jobs, and members that left their run."""
 
 from __future__ import annotations
 

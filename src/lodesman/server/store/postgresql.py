@@ -1,7 +1,4 @@
-"""PostgreSQL: connections that come back by themselves, one writer by an advisory lock (ADR 0041).
-
-`store.spelling` translates the statements, which are written as SQLite reads them.
-"""
+"""PostgreSQL: connections that come back by themselves, and one writer by an advisory lock (ADR 0041)."""
 
 from __future__ import annotations
 
@@ -103,13 +100,12 @@ class PostgresReader(Reader):
         return self.connection.read(translate(sql), values, goes_on=self._depth > 0)
 
     def _come_back(self) -> None:
-        """Reconnect, unless reads must be of one snapshot. Raises ConnectionLost."""
+        """Not in a snapshot. Raises ConnectionLost."""
         if self._depth:
             raise self.database.lost()
         self._open_again()
 
     def _open_again(self) -> None:
-        """Reconnect, now and then. Raises ConnectionLost."""
         began = time.monotonic()
         if began < self._next_try:
             raise self.database.lost()
@@ -120,7 +116,6 @@ class PostgresReader(Reader):
             raise self.database.lost(fault) from None
 
     def _rest(self, began: float) -> None:
-        """Pause after a failed attempt that began then."""
         now = time.monotonic()
         self._next_try = now + max(_REST_SECONDS, _REST_OF_LONG * (now - began))
 
@@ -154,7 +149,7 @@ class PostgresWriter(PostgresReader, Writer):
             self.roll_back()
 
     def _come_back(self) -> None:
-        """Only `begin` reconnects: a transaction ends with its connection. Raises ConnectionLost."""
+        """Only `begin` reconnects: a transaction ends with its connection."""
         raise self.database.lost()
 
     def _ask(self, sql: str, values: Sequence[Any]) -> psycopg.Cursor[Any]:
@@ -238,7 +233,7 @@ class PostgresWriter(PostgresReader, Writer):
         return self._change_all([(sql, rows)])[0]
 
     def change_all(self, groups: Iterable[Group]) -> None:
-        """Run statements in one pipeline, as sets where that is equivalent. Raises WrongRows."""
+        """Run statements in one pipeline, as sets where equivalent. Raises WrongRows."""
         collected = list(groups)
         changed = self._change_all([(statement.sql, rows) for statement, rows in collected])
         for (statement, rows), count in zip(collected, changed, strict=True):
@@ -268,7 +263,6 @@ class PostgresWriter(PostgresReader, Writer):
         return [self.connection.execute(form.text.format(*types), arrays)]
 
     def _types_of(self, sql: str) -> list[str]:
-        """The types of a statement's values, as the database infers them."""
         raw = self.connection.pgconn
         raw.send_prepare(b"", translate(sql).encode())
         self.connection.wait(generators.execute(raw))
@@ -280,7 +274,7 @@ class PostgresWriter(PostgresReader, Writer):
         return openness(self.connection)
 
     def end_copy(self, counted: Sequence[str]) -> None:
-        """Let new ids follow the copied ones, and give the planner statistics of the rows."""
+        """Let new ids follow the copied ones, and give the planner statistics."""
         self.connection.patience = None
         for table in counted:
             self.execute(_COUNT_ON.format(table), (table,))

@@ -1,4 +1,4 @@
-"""One connection to PostgreSQL: its settings, patience and values, and where its url leads (ADR 0041)."""
+"""One connection to PostgreSQL: settings, patience, values, and where its url leads (ADR 0041)."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ _PAUSE_SECONDS: Final = 1.0
 
 
 class Connection(psycopg.Connection[Any]):
-    """A connection that closes, and is `hung`, if an answer takes longer than `patience` seconds; and that closes silently
-    with its last reference.
+    """A connection that closes, and is `hung`, if an answer takes longer than `patience` seconds; or with its last
+    reference.
     """
 
     patience: float | None = _WRITE_SECONDS
@@ -126,8 +126,6 @@ class _Integer(Int8Dumper):
 
 
 class _Float(Dumper):
-    """Not a number becomes NULL."""
-
     def dump(self, obj: float) -> bytes | None:
         return None if math.isnan(obj) else repr(obj).encode()
 
@@ -148,8 +146,6 @@ class _LoadedFlag(Loader):
 
 
 class _LoadedNumber(Loader):
-    """A sum of integers."""
-
     def load(self, data: Buffer) -> int | float:
         text = bytes(data)
         return int(text) if text.lstrip(b"-").isdigit() else float(text)

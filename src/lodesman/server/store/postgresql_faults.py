@@ -1,4 +1,4 @@
-"""Faults of PostgreSQL in words: what is wrong, and what to do; never with a password."""
+"""Faults of PostgreSQL in words, never with a password."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Who writes to a database of PostgreSQL: one session of the server's role (ADR 0041).
 
-A writer holds an advisory lock, and names its session. Any role can take both, so only sessions of the same role count. If
-a stranger has the lock, the name alone keeps a second writer away.
+The writer holds an advisory lock and names its session. Any role can take both: only sessions of the same role
+count, and the name stands where a stranger has the lock.
 """
 
 from __future__ import annotations
@@ -36,10 +36,8 @@ _IS_OPEN: Final = "SELECT has_database_privilege('public', current_database(), '
 
 
 def become_writer(connection: psycopg.Connection[Any], seconds: int) -> tuple[int, str] | None:
-    """None if all earlier writers are gone within `seconds`; else the backend and host of one, and the caller must close
-    this connection.
-
-    Of two sessions that begin at once without the lock both may be refused.
+    """None if earlier writers are gone within `seconds`; else backend and host of one: the caller must close the
+    connection. Of two that begin at once without the lock both may be refused.
     """
     connection.execute(_LOCK_WAIT, (f"{seconds}s",))
     try:

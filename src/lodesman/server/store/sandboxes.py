@@ -1,4 +1,4 @@
-"""Input files and outputs of jobs: which exist, who names them, how much they take."""
+"""Input files and outputs of jobs."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def may_hand_in(db: Reader, pilot_id: int, job_id: int, attempt: int) -> int | N
 
 
 def note_uploads(db: Writer, shelf: Shelf) -> int:
-    """At a start, note outputs on the shelf that a killed server, or an earlier release, left unnoted; returns how many."""
+    """At a start, note outputs on the shelf that a killed server left unnoted; returns how many."""
     lost = [(number, shelf.output_path(job, n)) for number, job, n in db.execute(_NOT_NOTED)]
     outputs = [(number, path) for number, path in lost if path.is_file()]
     with db:
@@ -227,7 +227,7 @@ def use_inputs(tx: Transaction, owner: str, files: Iterable[str], submission: in
 def tidy_inputs(tx: Transaction, unused: UnusedInputs) -> list[FileKey]:
     """Mark and remove input files that no job names; returns the removed ones.
 
-    A client asks for a file before it submits the job, so removal follows some time after the mark. A marked file does not
+    A client asks for a file before it submits, so removal follows some time after the mark. A marked file does not
     count as there; uploading it again takes the mark off.
     """
     tx.write(_DROP_USES, (keys(unused.done), _MOST_ROWS), rows=ANY)

@@ -139,7 +139,6 @@ class _Part:
 
 
 def _make_directory(folder: Path) -> None:
-    """Make it and its parents, synced."""
     if not folder.is_dir():
         _make_directory(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What sites advertised: the newest ads, those of the last day in short, and the pilots there."""
+"""What sites advertised: newest ads, those of the last day in short, and pilots there."""
 
 from __future__ import annotations
 

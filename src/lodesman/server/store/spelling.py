@@ -1,6 +1,5 @@
-"""How PostgreSQL spells the statements of the store, which are written for SQLite.
-
-Nothing is parsed: only what `store.dialect` writes, and the types of the schema, differ.
+"""How PostgreSQL spells the statements of the store. Nothing is parsed: only what `store.dialect` writes, and
+types, differ.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The embedded database: one write connection, any number of read connections.
 
-WAL mode with synchronous=FULL: an answered commit survives power loss. Only this module and `sqlite_*` know the library.
+WAL mode with synchronous=FULL: an answered commit survives power loss.
 """
 
 from __future__ import annotations
@@ -114,10 +114,8 @@ class SqliteWriter(SqliteReader, Writer):
                 statement.rows.check(statement.sql, changed, len(rows))
 
     def change_each(self, sql: str, rows: Sequence[Row]) -> int:
-        """An INSERT of one row is widened.
-
-        Each step lets other threads run, and the writer then waits for the interpreter: with a step for each row a batch
-        of claims waits longer than it works.
+        """An INSERT of one row is widened: each step lets other threads run, and with one for each row the writer
+        waits for the interpreter longer than it works.
         """
         before = self.connection.total_changes()
         self._run_each(sql, rows)
@@ -175,7 +173,6 @@ class SqliteWriter(SqliteReader, Writer):
 
 @lru_cache(maxsize=256)
 def _values_of(sql: str) -> str | None:
-    """Of an INSERT of one row; else None."""
     match = _VALUES.search(sql)
     return match[1] if match else None
 
@@ -216,7 +213,6 @@ _FULL_BYTES = 1 << 20
 
 @contextmanager
 def _usable(path: Path) -> Iterator[None]:
-    """Around a start: raises Unavailable in clear words."""
     try:
         yield
     except apsw.Error as fault:

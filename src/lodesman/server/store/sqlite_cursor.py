@@ -1,7 +1,6 @@
 r"""Rows of SQLite with texts that are no UTF-8, as a disk or a hand may leave them.
 
-The library gives up the query. Here such bytes stand as `\xff`: no text becomes another whole one, no JSON stays JSON, and
-each reader finds the damage in its row.
+The library gives up the query. Here such bytes stand as `\xff`: each reader finds the damage in its row.
 """
 
 from __future__ import annotations
@@ -44,7 +43,6 @@ class TextCursor(apsw.Cursor):
 
 
 def _damaged(cursor: apsw.Cursor) -> list[tuple[Any, ...]]:
-    """Its rows with texts that are no UTF-8."""
     names = [f"c{number}" for number in range(len(cursor.description))]
     values = ", ".join(
         f"typeof({name}) = 'text', CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) ELSE {name} END"

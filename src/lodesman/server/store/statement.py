@@ -1,7 +1,7 @@
 """Statements that change rows, what each promises, and the order in which collected ones run.
 
-Two changes may swap places unless both touch one row, or one reads what the other inserts. A statement says whose rows it
-touches, by which key; `Collection` moves rows forward only past changes of others.
+Two changes may swap places unless both touch one row, or one reads what the other inserts. A statement says by
+which key it touches rows.
 """
 
 from __future__ import annotations
@@ -108,8 +108,6 @@ Group = tuple[Statement, Sequence[Row]]
 
 
 class _SharedRows(NamedTuple):
-    """Rows of a statement that touches what others of its segment touch."""
-
     rows: list[Row]
     key_of: Callable[[Row], Hashable]
     users: list[dict[Hashable, Statement]]  # which statement touches the row with a key
@@ -118,8 +116,7 @@ class _SharedRows(NamedTuple):
 class Collection:
     """Rows collected in few groups, with the effect that they have one by one.
 
-    Groups run segment by segment, in the order in which their statements came. A row that would pass one of another
-    statement for the same row begins the next segment.
+    Groups run in segments. A row that would pass one of another statement for the same row begins the next.
     """
 
     __slots__ = ("_checked", "_groups", "_kinds", "_newest", "_shared", "apart", "mask")
@@ -190,8 +187,8 @@ class Collection:
         self.mask = 0
 
     def _share(self, statement: Statement) -> _SharedRows | None:
-        """Let a statement into a segment where others touch its table: keys are compared from now on. None, and the segment
-        ends, if that costs more than it saves, or one of them touches all rows.
+        """Compare keys from now on. None, and the segment ends, if that costs more than it saves, or one touches
+        all rows.
         """
         users = {
             name: [user for user in (*self.apart, *self._checked) if name in user.touches]

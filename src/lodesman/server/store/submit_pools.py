@@ -291,7 +291,7 @@ def pools_changed(tx: Transaction) -> None:
 
 
 def insert_pass(tx: Transaction, number: int, difference: PassResult, masks: Mapping[str, int]) -> None:
-    """Store a pass with changed masks; answers its requests, and deletes very old passes."""
+    """Store a pass; answers its requests, and deletes very old passes."""
     tx.later_many(_SET_QUEUES, [(_bitmap(mask), tx.now, pool) for pool, mask in masks.items()])
     tx.later(
         _INSERT_PASS,

@@ -242,7 +242,7 @@ def set_row_cursor(tx: Transaction, tq_id: int, job_id: int) -> None:
 
 
 def row_came_back(tx: Transaction, tq_id: int, job_id: int) -> None:
-    """Let the front be read again from this row. It was read in this transaction, after the last claim."""
+    """Let the front be read again from this row, which was read in this transaction after the last claim."""
     tx.later(_LOWER_CURSOR, (job_id, tq_id))
 
 
@@ -308,9 +308,8 @@ def keys_changed(tx: Transaction) -> None:
 
 
 def join_queues(tx: Transaction, gone: int, keep: int) -> None:
-    """Move all but the count of waiting jobs to another task queue; delete this one.
-
-    Counters and cursors must be written: else they follow from its attempts.
+    """Move all but the count of waiting jobs to another task queue, and delete this one. Counters and cursors must
+    be written.
     """
     for start, stop in tx.read("SELECT base + start, base + stop FROM cohort WHERE tq_id = ?", (gone,)):
         tx.write(

@@ -17,11 +17,7 @@ Answer = Callable[[Any], None]
 
 
 class Transaction:
-    """What a command reads and changes.
-
-    `later` collects rows by statement; they are written before any read and the commit, with the effect that they have one
-    by one (`Collection`).
-    """
+    """What a command reads and changes. `later` collects rows by statement, written before any read and the commit."""
 
     __slots__ = (
         "_apart",
@@ -85,10 +81,8 @@ class Transaction:
     def read(
         self, sql: str, row: Row = (), *, past: AbstractSet[Statement] = frozenset(), changes: bool = False
     ) -> list[Any]:
-        """All rows of a query, after collected rows are written.
-
-        `past`: statements that cannot change what is read; alone, they stay collected. `changes`: it changes what it
-        returns.
+        """All rows of a query, after collected rows are written. `past`: statements that cannot change what is
+        read. `changes`: it changes what it returns.
         """
         if not (past and self._collected.is_of(past)):
             self.flush()
@@ -121,13 +115,13 @@ class Transaction:
         return value
 
     def add(self, memory: set[K], item: K) -> None:
-        """Add to a set in memory; undone if the transaction fails."""
+        """Add to a set; undone if the transaction fails."""
         if item not in memory:
             memory.add(item)
             self.undo.append(partial(memory.discard, item))
 
     def discard(self, memory: set[K], item: K) -> None:
-        """Remove from a set in memory; undone likewise."""
+        """Remove from a set; undone likewise."""
         if item in memory:
             memory.discard(item)
             self.undo.append(partial(memory.add, item))

@@ -1,1 +1,1 @@
-"""Questions to the database, by noun. Each takes a read connection, or the connection of a transaction."""
+"""Questions to the database, by noun."""

@@ -30,8 +30,8 @@ LEFT JOIN attempt a ON a.id = j.last_attempt WHERE j.id BETWEEN ? AND ? AND j.st
 def visible_parts(
     db: Reader, ranges: Iterable[range], may: Callable[[str, str, str], bool], shared: Container[int] = ()
 ) -> list[tuple[range, list[range]]]:
-    """What `may` admits by (owner, group, vo), or is `shared`; adjacent submissions are joined. Raises InvalidRequest for
-    too many.
+    """What `may` admits by (owner, group, vo), or is `shared`; adjacent submissions are joined. Raises
+    InvalidRequest for too many.
     """
     visible, left = [], _MOST_SUBMISSIONS
     for ids in ranges:
@@ -103,7 +103,7 @@ def _ended_rows(db: Reader, ids: range, states: Iterable[JobState], limit: int) 
 
 
 def _members(db: Reader, ids: range, reached: dict[int, int]) -> Iterator[tuple[int, MemberRun]]:
-    """Without a row, in runs of one state, each with the first id of its submission."""
+    """Without a row, in runs of one state."""
     for submission in list(db.execute(_ARRAYS, (ids[0], ids[-1], ids[0]))):
         base, count = submission[1:3]
         start, stop = max(ids.start - base, 0), min(ids.stop - base, count)

@@ -1,7 +1,7 @@
-"""Filters of jobs by name and description. A key says where a job can run, its template the rest, with placeholders.
+"""Filters of jobs by name and description: a key says where a job can run, its template the rest.
 
-The database compares a few plain values of keys. `JobSelector` does the rest: no database bounds the cost of searching
-many values, or a long pattern, in a long text.
+The database compares plain values of keys. It bounds no cost of searching long texts, so `JobSelector` does the
+rest.
 """
 
 from __future__ import annotations
@@ -204,7 +204,6 @@ def _test(column: str, paths: _Paths, item: AttributeCondition) -> TextCondition
 
 
 def _of_text(column: str, paths: _Paths, usual: str, text: str, parameter: str) -> TextCondition:
-    """Letter by letter, unless there is a `*` or `?`."""
     if not is_exact(text):
         return _like(paths, usual, _pattern(text, parameter))
     sql = f"coalesce({_in_sql(column, paths)}, ?) = ?"
@@ -224,7 +223,7 @@ def _in_sql(column: str, paths: _Paths) -> str:
 
 
 def _if_key(column: str, sql: str, *values: str) -> Condition | None:
-    """Not for templates: they would be read anew for each job and condition."""
+    """Not for templates: they would be read anew for each job."""
     return Condition(sql, values) if column == "q.key" else None
 
 
@@ -239,7 +238,6 @@ def _text(text: StoredText, paths: _Paths, usual: str) -> str:
 
 
 def _has_items(path: tuple[str, ...], required: Sequence[str]) -> Callable[[StoredText, StepBudget], bool]:
-    """All of them; none wanted: the list is empty."""
     exact = frozenset(filter(is_exact, required))
     patterns = [_pattern(item, "where") for item in dict.fromkeys(required) if not is_exact(item)]
 
@@ -259,7 +257,6 @@ def _has_items(path: tuple[str, ...], required: Sequence[str]) -> Callable[[Stor
 def _has_pairs(
     path: tuple[str, ...], required: Mapping[str, str]
 ) -> Callable[[StoredText, StepBudget], bool]:
-    """All of them; none wanted: the record is empty."""
     exact = {name: text for name, text in required.items() if is_exact(text)}
     patterns = {name: _pattern(text, "where") for name, text in required.items() if name not in exact}
 

@@ -1,7 +1,7 @@
 """Lists of jobs: rows and untouched members merged in the order of their ids.
 
-Rows come from one statement, members from ranges of cohorts; both stop at the limit. A user's own jobs are found from the
-user's own submissions, however many jobs others have.
+Rows come from one statement, members from ranges of cohorts. A user's jobs are found from the user's submissions,
+however many jobs others have.
 """
 
 from __future__ import annotations
@@ -111,7 +111,6 @@ def _with_members(db: Reader, query: JobQuery, rows: list[Job], selector: JobSel
 
 
 def _rows(db: Reader, query: JobQuery, selector: JobSelector | None) -> Iterator[Job]:
-    """`selector`: conditions beyond those in SQL."""
     if query.cause or not query.owner:
         yield from _selected(db, query, selector)
         return
@@ -129,8 +128,8 @@ def _rows(db: Reader, query: JobQuery, selector: JobSelector | None) -> Iterator
 
 
 def _parts(db: Reader, query: JobQuery) -> Iterator[tuple[int, int, bool]]:
-    """(first id, last id, whether it is one large submission) of an owner's submissions, small ones together: a database
-    that sorts has only a part to sort.
+    """(first id, last id, whether it is one large submission); small ones together, so that a database sorts only a
+    part.
     """
     where, values = submission_conditions(query, query.sight)
     sql, first, last = _OWN_BLOCKS.format(where, query.order), query.first, query.last
@@ -151,7 +150,6 @@ def _parts(db: Reader, query: JobQuery) -> Iterator[tuple[int, int, bool]]:
 
 
 def _selected(db: Reader, query: JobQuery, selector: JobSelector | None) -> Iterator[Job]:
-    """In portions; only matching jobs are read whole."""
     if selector is None:
         yield from _whole(db, query)
         return
@@ -172,7 +170,6 @@ def _selected(db: Reader, query: JobQuery, selector: JobSelector | None) -> Iter
 
 
 def _whole(db: Reader, query: JobQuery) -> Iterator[Job]:
-    """Without damaged rows, up to the limit."""
     while query.limit > 0:
         rows = list(_read(db, query, jobs.JOB_FACTS))
         whole = list(readable(jobs.job_of, rows, "job"))
@@ -210,7 +207,6 @@ def _read(db: Reader, query: JobQuery, select: str) -> Iterator[tuple[Any, ...]]
 
 
 def _members(db: Reader, query: JobQuery, selector: JobSelector, first: int, last: int) -> Iterator[Job]:
-    """Without a row, first <= id <= last."""
     where, values = submission_conditions(query, query.sight)
     arrays = _ARRAYS.format(by_index("submission_owner" if query.owner else "submission_array"))
     reached = dict(db.execute(REACHED))

@@ -1,6 +1,5 @@
-"""Which jobs a filter selects: what SQL does not judge is judged here, each name, task queue and template once.
-
-Task queues and templates never change, so verdicts stay right.
+"""Which jobs a filter selects: each name, task queue and template is judged once. Task queues and templates never
+change.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class JobSelector:
         return True if self._name is None or not name else self._names.get(name)
 
     def judge(self, kind: JobKind) -> bool | None:
-        """None if not known yet. In the order of `learn`, which stops at the first no."""
+        """None if not known yet. In the order of `learn`."""
         for verdict in (self.judge_name(kind.name), self._queues.judge(kind.queue)):
             if not verdict:
                 return verdict
@@ -111,7 +110,7 @@ class _RowSelector:
                 self._met[number] = number in texts and self._is_met(texts.pop(number))
 
     def _is_met(self, text: str) -> bool:
-        """The text is read once for all tests. A damaged one meets nothing."""
+        """A damaged text meets nothing."""
         if not self._tests:
             return True
         self._budget.pay_for_text(len(text), self._tests[0].parameter)
@@ -130,14 +129,14 @@ class _RowSelector:
 
 
 def count_between(db: Reader, submission: int, ids: range, most: int) -> tuple[int, int]:
-    """Rows of the first jobs of a part, at most `most`, plus its runs; and the last id counted."""
+    """Rows (at most `most`) plus runs of the first jobs of a part, and the last id counted."""
     rows, last = db.only(_ENOUGH, (ids[0], ids[-1], most))
     end = last if rows == most else ids[-1]
     return rows + db.only(_OVERLAPPING, (submission, end, ids[0]))[0], end
 
 
 def alike_between(db: Reader, parts: Iterable[tuple[int, int]]) -> list[JobKind]:
-    """Kinds of jobs in parts (first, last) of submissions, in the order in which they begin."""
+    """Kinds of jobs in parts (first, last) of submissions, by their beginning."""
     values = (keys(parts),)
     rows = [row for sql in (_ROWS, _RUNS) for row in db.execute(sql, values)]
     return [JobKind(*row[1:]) for row in sorted(rows, key=itemgetter(0))]

@@ -1,4 +1,4 @@
-"""Single jobs: state, attempts, events, output, description. Rows and untouched members of arrays have one form."""
+"""Single jobs: state, attempts, events, output, description. Rows and untouched members have one form."""
 
 from __future__ import annotations
 
@@ -141,7 +141,6 @@ def untaken_member(job_id: int, state: MemberState, **facts: Any) -> Job:
 
 
 def _main_reason(text: str | None) -> MainReason | None:
-    """A damaged one counts as not judged yet."""
     return None if text not in _MAIN_REASONS else MainReason(text)
 
 
@@ -201,7 +200,6 @@ def events_of_job(db: Reader, job: Job) -> list[Event]:
 
 
 def _with_task_queue(db: Reader, tq_id: int, events: list[tuple[int, Event]]) -> list[Event]:
-    """Insert events of the task queue from while the job waited."""
     of_queue = {
         int(number): Event(at, kind, reason=reason, task_queue=tq_id)
         for number, at, kind, reason in db.execute(_QUEUE_EVENTS, (tq_id,))
@@ -278,8 +276,8 @@ def changeable_jobs(db: Reader, first: int, last: int, *, most: int) -> list[Cha
 
 
 def description_of(db: Reader, submission: int) -> tuple[Form, str, int, int, int, int]:
-    """(language, description or '', number of jobs, whether it is parametric, first and last template); jobs with another
-    template were changed.
+    """(language, description or '', number of jobs, whether it is parametric, first and last template); changed
+    jobs have other templates.
     """
     return db.only(_DESCRIPTION, (submission,))
 

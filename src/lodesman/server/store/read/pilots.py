@@ -1,4 +1,4 @@
-"""Pilots: lists, single ones, and what the census, the director and lists of sites ask."""
+"""Pilots: lists, single ones, and what the census and the director ask."""
 
 from __future__ import annotations
 
@@ -276,7 +276,6 @@ def unstarted_pilots(db: Reader, backend: str, now: float) -> list[int]:
 
 
 def _attempts_by_pilot(db: Reader) -> list[tuple[int, int, int]]:
-    """(pilot, task queue, number of live attempts)."""
     return list(db.execute(_HELD))
 
 

@@ -1,6 +1,6 @@
 """Submissions by owner, group, name and time; their jobs counted from cohorts and rows.
 
-Rows are counted in blocks of ids, so that counts of quiet blocks can be kept (`reads.submission_counts`).
+Rows are counted in blocks of ids: counts of quiet blocks can be kept (`reads.submission_counts`).
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class RowCount(NamedTuple):
 def submission_conditions(
     query: _Filter, sight: Sight, *, of_jobs: bool = False
 ) -> tuple[str, tuple[Any, ...]]:
-    """SQL, without patterns, for submissions `s` or jobs `j` of them; and its values."""
+    """SQL, without patterns, for submissions `s` or their jobs `j`; and its values."""
     parts: list[tuple[str, tuple[Any, ...]]] = []
     if query.owner:
         parts.append(("s.owner = ?", (query.owner,)))

@@ -120,7 +120,7 @@ class SubmissionSpan(NamedTuple):
 
 
 def _made_before(db: Reader, sql: str, before: float, portion: int) -> Iterator[list[Any]]:
-    """In portions by id, up to those made after that time, their last column."""
+    """In portions by id, up to those made after that time (last column)."""
     last = 0
     while True:
         rows = list(db.execute(sql, (last, portion)))

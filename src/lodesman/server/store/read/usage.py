@@ -231,7 +231,6 @@ def usage_facts(db: Reader, vo: str = "") -> UsageFacts:
 
 
 def _faults(db: Reader, states: Counter[str], of_vo: str) -> tuple[list[_JobFaults], int]:
-    """Held, failed and killed jobs by owner and reason; and how many jobs had an attempt. Fills `states`."""
     by_owner: dict[tuple[str, str, str], list[_JobFaults]] = defaultdict(list)
     total = 0
     for sql in (_REASONS_OF_ROWS, _REASONS_OF_HOLES, _HELD_QUEUES):
@@ -266,7 +265,9 @@ def spread(durations: Iterable[float]) -> Spread:
 def pilot_hours(
     db: Reader, by: PilotHoursBy, since: float, until: float, now: float, *, vo: str
 ) -> tuple[list[HeldBy], float]:
-    """What pilots held from `since` to `until`, or now (UNIX seconds), most first; and when the last purged one ended."""
+    """What pilots held from `since` to `until`, or now (UNIX seconds), most first; and when the last purged one
+    ended.
+    """
     until, of_days = min(until, now), (now, since, min(until, now), vo)
     with db:
         values = (until, until, until, since, *of_days, until)

@@ -1,4 +1,4 @@
-"""What explanations read: positions, holders, Requirements, bindings, reasons, pilots of a queue."""
+"""What explanations read."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def starts_after(
 def ended_attempts(
     db: Reader, after: int, last: int, among: Iterable[int], *, most: int
 ) -> list[tuple[int, float, float]]:
-    """(task queue, claimed at, ended at); after < id <= last, or `among` some; the newest `most` of each, without those
+    """(task queue, claimed at, ended at); after < id <= last, or `among`; the newest `most` of each, without those
     given back.
     """
     some = nlargest(most, among)
@@ -272,7 +272,6 @@ def node_of_pilot(db: Reader, number: int) -> dict[str, Any]:
 
 
 def _node_of(text: str) -> dict[str, Any] | None:
-    """None for a damaged text."""
     with suppress(*UNREADABLE):
         return dict(msgspec.json.decode(text, type=dict[str, Any]))
     return None

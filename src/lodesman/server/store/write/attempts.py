@@ -149,7 +149,7 @@ class JobWithAttempt(NamedTuple):
 
 
 class AttemptReport(Struct, frozen=True, kw_only=True):
-    """A pilot's report of an attempt: times in UNIX seconds, durations in seconds; None: unknown."""
+    """A pilot's report: times in UNIX seconds, durations in seconds; None: unknown."""
 
     id: int
     attempt: int

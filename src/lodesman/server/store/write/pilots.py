@@ -178,7 +178,7 @@ def exchange_token(tx: Transaction, pilot_id: int, *, digest: bytes, nonce: str,
 
 
 def end_tokens(tx: Transaction, pilot_id: int, *, keep_working: bool, expires_at: float | None) -> None:
-    """`keep_working`: but for the working token, which is good until `expires_at` (UNIX seconds; None: as before)."""
+    """`keep_working`: but for the working token, good until `expires_at` (UNIX seconds; None: as before)."""
     tx.write(_DELETE_OTHER_TOKENS, (pilot_id, "pilot" if keep_working else ""), rows=ANY)
     if expires_at is not None:
         tx.write(_LIMIT_PILOT_TOKEN, (expires_at, pilot_id), rows=ANY)

@@ -31,9 +31,7 @@ AND h.start = (SELECT max(start) FROM hole WHERE cohort_id = given.cohort_id AND
 
 
 class SingleJobs(Struct, frozen=True, kw_only=True):
-    """Jobs as before the command; others are read. Changing one leaves the others, except for shared holes: those are read
-    again.
-    """
+    """Jobs as before the command; others are read. Changing one leaves the others, but shared holes are read again."""
 
     ids: frozenset[int] = frozenset()
     _blocks: Mapping[int, IdBlock] = field(default_factory=dict)
@@ -78,7 +76,7 @@ def _ids(base: int, run: range) -> range:
 
 
 def single_jobs(tx: Transaction, ids: Sequence[int]) -> SingleJobs:
-    """Read them. Collected rows are written first; none are collected meanwhile."""
+    """Collected rows are written first; none are collected meanwhile."""
     if not ids:
         return SingleJobs()
     values = (keys(ids),)

@@ -91,7 +91,7 @@ def those_gone(tx: Transaction, ids: Sequence[int]) -> set[int]:
 
 
 def delete_submissions(tx: Transaction, ids: Sequence[int], most: int) -> bool:
-    """Submissions without jobs, with all that belongs to them, at most `most` rows of each table; false if there is more."""
+    """Submissions without jobs, at most `most` rows of each table; false if there is more."""
     empty = keys(row[0] for row in tx.read(_EMPTY, (keys(ids),)))
     mark_ids(tx, "submission", "cohort", "template", "event")
     for statement in _BELONGINGS:
