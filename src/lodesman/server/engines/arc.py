@@ -1,8 +1,8 @@
 """ARC computing elements: jobs are sent to A-REX over its REST interface, 1.0 or 1.1 (seen on ARC 6.17 and 7.0).
 
-There are no arrays: one request brings the descriptions of all copies, one more for each its script. A job is named by its
-pilot's stamp; ARC's own id, unique in the world, is the native id. Lists give no names, so what the documents of jobs say is
-remembered; ARC writes these, and most states, once a minute or less often.
+One request brings the descriptions of all copies, one more for each its script. A job is named by its pilot's
+stamp; ARC's own id is the native id. Lists give no names, so what ARC writes of jobs, at most once a minute, is
+remembered.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ _SAYS_MORE: Final = frozenset(("RUNNING", "HELD"))
 
 @dataclass(eq=False, kw_only=True)
 class ArcBackend:
-    """The computing element at `service` (https://HOST:PORT/arex). A queue is one of its shares. Loads count as ours the
-    jobs whose names begin with `mark`.
+    """The computing element at `service` (https://HOST:PORT/arex). A queue is one of its shares; jobs whose names
+    begin with `mark` are ours.
     """
 
     service: Https
@@ -95,7 +95,7 @@ class ArcBackend:
         return SubmitResult(accepted=accepted, refused=refused)
 
     def status(self, pilots: Mapping[str, str]) -> dict[str, NativeStatus]:
-        """The states of all by one request, the documents of those that changed by one more."""
+        """One request for the states of all, one more for the documents of those that changed."""
         now = self.clock()
         records = self._observe(pilots.values())
         return {
@@ -104,7 +104,7 @@ class ArcBackend:
         }
 
     def cancel(self, pilots: Mapping[str, str]) -> dict[str, CancelOutcome]:
-        """Order jobs to end. One never starts if ARC had not submitted it before the order, nor after it."""
+        """Order jobs to end. One never starts if ARC had submitted it neither before the order nor after it."""
         records = self._observe(pilots.values())
         outcomes = dict.fromkeys(pilots, CancelOutcome.FAILED)
         ordered: dict[str, str] = {}
@@ -166,7 +166,7 @@ class ArcBackend:
         return None if answer.code == _NOT_FOUND else self._check_answer(answer).body[-backend.OUTPUT_BYTES :]
 
     def forget(self, pilots: Mapping[str, str]) -> None:
-        """Have ARC remove ended jobs with their files, which it would keep for a week."""
+        """Have ARC remove ended jobs with their files, which it keeps for a week."""
         ended = [
             pilots[stamp]
             for stamp, status in self.status(pilots).items()
@@ -199,7 +199,7 @@ class ArcBackend:
         return dict(zip(stamps.values(), records, strict=True))
 
     def _bring_scripts(self, script: bytes, made: Mapping[str, str]) -> dict[str, str]:
-        """Bring jobs (stamp -> native id) their script. Returns why a job has none, '' if that is not known: such jobs are
+        """Bring jobs (stamp -> native id) their script. Returns why a job has none ('': not known): such jobs are
         killed. Once ARC does not answer, it is not asked again.
         """
         silent = threading.Event()
@@ -251,7 +251,6 @@ class ArcBackend:
         return {native_id: facts for native_id, facts in all_facts.items() if backend.split_stamp(facts.name)}
 
     def _observe(self, native_ids: Iterable[str]) -> dict[str, ArcRecord]:
-        """What ARC says of these jobs, but for those whose end is known; what is worth knowing is learned."""
         records = self._act_on_jobs(
             "status", [native_id for native_id in native_ids if native_id not in self._ends]
         )
@@ -324,7 +323,7 @@ class ArcBackend:
     def _act_on_jobs(
         self, action: str, native_ids: Collection[str], at_once: int = _IDS
     ) -> dict[str, ArcRecord]:
-        """What ARC answers to an action on jobs; nothing of a job of which it says two things."""
+        """Answers by job, without jobs of which ARC says two things."""
         records: dict[str, ArcRecord] = {}
         left = iter(native_ids)
         while portion := list(islice(left, at_once)):

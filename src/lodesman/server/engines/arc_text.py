@@ -1,4 +1,4 @@
-"""What is written to ARC's interface, and what it answers, as values."""
+"""What ARC's interface reads and answers, as values."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _NO_NUMBER: Final = 999_999_999
 
 
 def state_of(word: str) -> NativeState:
-    """The state of a job; of a word that ARC does not have, UNKNOWN."""
+    """UNKNOWN for a word that ARC does not have."""
     return _STATES.get(word, NativeState.UNKNOWN)
 
 
 def descriptions(spec: PilotSpec, stamps: Mapping[int, str], script_bytes: int) -> str:
-    """The copies as xRSL, in the order of `stamps`; the options of `spec` are relations, such as
+    """The copies as xRSL, in the order of `stamps`. The options of `spec` are relations, such as
     `(runtimeenvironment="ENV/PROXY")`. A job starts once its script has arrived whole.
     """
     memory = -(-spec.memory_mb // max(spec.cores, 1))  # ARC counts it for each core
@@ -83,7 +83,7 @@ def request_body(ids: Iterable[str]) -> bytes:
 
 
 class ArcRecord(NamedTuple):
-    """What ARC says of one job: HTTP code and reason, id and state ('' where it has none), document."""
+    """What ARC says of one job; '' where it says nothing."""
 
     code: int
     reason: str
@@ -93,13 +93,13 @@ class ArcRecord(NamedTuple):
 
 
 def refusal_of(code: int, reason: str) -> SubmitRefusal:
-    """Why ARC made no job. Words about the description say that the same would be refused again."""
+    """Why ARC made no job. Words about the description mean that the same is refused again."""
     lasting = bool(_LASTING.search(reason)) or code in {400, 404, 413}
     return SubmitRefusal(reason=reason or f"ARC answered {code}", transient=not lasting)
 
 
 def jobs_in(body: bytes) -> list[ArcRecord]:
-    """The jobs of an answer, in order; a record that makes no sense has code 0. Raises BackendFault if it is none."""
+    """The jobs of an answer, in order; a record that makes no sense has code 0. Raises BackendFault."""
     jobs = _parse_mapping(body).get("job")
     if not isinstance(jobs, (dict, list)):
         raise BackendFault("ARC sent an answer without jobs.", transient=True)
@@ -133,7 +133,7 @@ def _record(item: object) -> ArcRecord:
 
 
 def _text(value: object) -> str:
-    """GLUE2 has a value once, twice (the last one counts), with attributes or not at all."""
+    """GLUE2 has a value once, twice (the last counts), with attributes or not at all."""
     if isinstance(value, list):
         value = value[-1] if value else ""
     return value if isinstance(value, str) else ""
@@ -153,7 +153,7 @@ class ArcFacts(Struct, frozen=True, kw_only=True):
 
 
 def facts_of(document: Mapping[str, Any]) -> ArcFacts:
-    """The facts of a job's document in GLUE2. ARC writes a full one once a minute or less often, a short one until then."""
+    """The facts of a job's document in GLUE2, of which ARC writes a full one at most once a minute."""
     return ArcFacts(
         name=_text(document.get("Name")),
         queue=_text(document.get("Queue")),
@@ -176,7 +176,7 @@ _LINES: Final = {
 
 
 def with_lines(facts: ArcFacts, text: str) -> ArcFacts:
-    """What the lines NAME=VALUE of one of ARC's own files say where nothing was known."""
+    """What lines NAME=VALUE of ARC's own files say where nothing was known."""
     values: dict[str, Any] = {}
     for line in text.splitlines():
         name, _, value = line.partition("=")
@@ -287,7 +287,7 @@ def _sum(share: Mapping[str, Any], *names: str) -> int | None:
 
 
 def load_of(queue: str, shares: Mapping[str, ArcShare], ours: Sequence[ArcJob], now: float) -> BatchLoad:
-    """Our jobs, and what its share says of all. Nothing is known of ours if one has no known state."""
+    """Our jobs, and what its share says of all. Ours are unknown if the state of one is."""
     share = shares.get(queue, _NO_SHARE)
     states = [state for name, state in ours if name == queue]
     if any(state is NativeState.UNKNOWN for _, state in ours):
@@ -307,7 +307,7 @@ def load_of(queue: str, shares: Mapping[str, ArcShare], ours: Sequence[ArcJob], 
 
 
 def _others(every: int | None, ours: int | None) -> int | None:
-    """A share is described once in minutes, so it may count fewer than there are of ours."""
+    """A share is described once in minutes, and may count fewer than there are of ours."""
     return None if every is None or ours is None else max(0, every - ours)
 
 

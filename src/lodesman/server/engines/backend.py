@@ -1,12 +1,11 @@
 """The protocol of a batch system: submit copies of a pilot, ask for their states, cancel them.
 
-All calls block and are safe from several threads. A pilot that the batch system does not list is UNKNOWN, neither ended nor
-failed. When the system cannot be asked, the caller keeps what it knew: each call but `submit` raises `BackendFault`, with
-`transient=True` if the same call may succeed later.
+All calls block and are safe from several threads. A pilot that the batch system does not list is UNKNOWN. When the
+system cannot be asked, each call but `submit` raises `BackendFault`, with `transient=True` if the same call may
+succeed later.
 
-A pilot is known by its stamp, which its batch system keeps, and by its native id there. A native id that was given out
-again, or by another cluster, is another pilot: a backend compares both, and answers UNKNOWN where they do not belong
-together.
+A pilot is known by its stamp and its native id. A native id may be given out again: a backend compares both, and
+answers UNKNOWN where they do not belong together.
 """
 
 from __future__ import annotations
@@ -31,11 +30,12 @@ OUTPUT_BYTES: Final = 64 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PilotSpec:
-    """One submission: `count` copies of one pilot, numbered from 1. In cores, MB and seconds, 0 means no requirement.
+    """One submission: `count` copies of one pilot, numbered from 1. In cores, MB and seconds, 0 means no
+    requirement.
 
-    It can travel: nothing in it is a file of the server. A copy runs `PYTHON PROGRAM --file FILE --copy NUMBER` in a folder
-    of its own, with `program` (a zipapp) in PROGRAM, and in FILE, with mode 0600, `pilot_file`: a secret that no argument,
-    environment or log shows.
+    Nothing in it is a file of the server. A copy runs `PYTHON PROGRAM --file FILE --copy NUMBER` in a folder of its
+    own: `program` (a zipapp) is in PROGRAM, `pilot_file` in FILE with mode 0600, since no argument, environment or
+    log may show this secret.
     """
 
     queue: QueueId
@@ -70,14 +70,14 @@ def split_stamp(stamp: str) -> tuple[str, int] | None:
 
 
 def join_token_of(secret: str, number: int) -> str:
-    """The join token of a copy, from which neither the secret of its submission nor other tokens follow. The pilot derives
-    it likewise (`pilot.context.parse_pilot_file`; a test compares).
+    """The join token of a copy; neither the secret nor other tokens follow from it. The pilot derives it likewise
+    (`pilot.context.parse_pilot_file`).
     """
     return hmac.new(secret.encode(), str(number).encode(), hashlib.sha256).hexdigest()
 
 
 def why_unusable(spec: PilotSpec) -> str:
-    """Why no process can have these words and this environment; empty if one can."""
+    """Why no process can have these words and this environment; '' if one can."""
     if not _SUBMISSION.fullmatch(spec.submission):
         return "a submission has 1 to 48 letters, digits and '_'"
     texts = (spec.python, *spec.options, *spec.environment, *spec.environment.values())
@@ -99,7 +99,7 @@ class SubmitRefusal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SubmitResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Each stamp is a key of at most one of the two. Of one in neither it is not known whether it was submitted, and a
+    """Each stamp is a key of at most one of the two. Of one in neither it is not known whether it was submitted: a
     census finds out.
     """
 
@@ -109,16 +109,14 @@ class SubmitResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def refuse_all(spec: PilotSpec, reason: str, *, transient: bool) -> SubmitResult:
-    """No copy was submitted, all for one reason."""
+    """Refuse all copies for one reason."""
     return SubmitResult(
         refused=dict.fromkeys(spec.stamps().values(), SubmitRefusal(reason=reason, transient=transient))
     )
 
 
 class NativeState(StrEnum):
-    """The state of a pilot in the batch system. ENDED is final: no process is left. HELD: it waits, and does not start by
-    itself.
-    """
+    """The state of a pilot in the batch system. ENDED is final: no process is left. HELD does not start by itself."""
 
     WAITING = "waiting"
     HELD = "held"
@@ -141,7 +139,7 @@ class NativeStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CancelOutcome(StrEnum):
-    """REMOVED: it waited and never starts. ORDERED: it runs and was ordered to end. ENDED: it had ended. UNKNOWN: no such
+    """REMOVED: it never starts. ORDERED: it runs and was ordered to end. ENDED: it had ended. UNKNOWN: no such
     pilot is known. FAILED: the order did not arrive, so cancel again.
     """
 
@@ -153,8 +151,8 @@ class CancelOutcome(StrEnum):
 
 
 class BatchLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue at `observed_at` (UNIX seconds); None means unknown. `waiting`, `running` and `held` count our pilots, by the
-    batch system's list.
+    """A queue at `observed_at` (UNIX seconds); None: unknown. `waiting`, `running` and `held` count our pilots by
+    the batch system's list.
     """
 
     observed_at: float
@@ -170,15 +168,15 @@ class BatchLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """The most that one submission may have: copies, and bytes of its script with all that travels in it."""
+    """The most of one submission: copies, and bytes of its script with all that travels in it."""
 
     copies: int = 1_000
     script_bytes: int = 4 << 20
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a queue would ever run such a pilot, in the batch system's words; None: it does not say. `final`: that does
-    not pass by itself; many systems say the same of a node that is down for a moment.
+    """Whether a queue would ever run such a pilot, in the batch system's words; None: it does not say. `final`:
+    that does not pass by itself.
     """
 
     possible: bool | None
@@ -187,20 +185,20 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Backend(Protocol):
-    """The calls; the contract suite (tests/contract) runs on every implementation."""
+    """The calls; tests/contract runs on every implementation."""
 
     sizes: Sizes
 
     def submit(self, spec: PilotSpec) -> SubmitResult:
-        """Submit all copies; refusals do not raise. A submission that is known already is refused: it never runs twice.
-        Raises BackendFault if it is not known whether any copy was submitted.
+        """Submit all copies; refusals do not raise. A known submission is refused: it never runs twice. Raises
+        BackendFault if it is not known whether any copy was submitted.
         """
 
     def status(self, pilots: Mapping[str, str]) -> dict[str, NativeStatus]:
         """Stamp -> status, one for each of `pilots` (stamp -> native id)."""
 
     def cancel(self, pilots: Mapping[str, str]) -> dict[str, CancelOutcome]:
-        """Order waiting, held and running pilots (stamp -> native id) to end; asking twice does no harm."""
+        """Order pilots (stamp -> native id) to end; asking twice does no harm."""
 
     def census(self) -> dict[str, str]:
         """Stamp -> native id of all pilots that the system remembers, ended ones too."""

@@ -1,7 +1,7 @@
 """The credential that a batch system is asked with: when it ends, and its renewal by a configured command.
 
-It is an X.509 certificate (or proxy) with its chain, or a token (JWT). The service says whether it is good; here its end is
-read. Its content and what the command writes are never logged.
+It is an X.509 certificate (or proxy) with its chain, or a token (JWT). It is never logged, nor what the command
+writes.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class _Claims(msgspec.Struct):
 
 
 def end_of_certificates(content: bytes) -> float:
-    """When the first certificate of a PEM file ends: with one of its chain the whole is worth nothing. UNIX seconds. Raises
-    ValueError.
+    """When the first certificate of a PEM file ends, in UNIX seconds: without one of its chain the whole is worth
+    nothing. Raises ValueError.
     """
     blocks = _PEM.findall(content)
     if not blocks:

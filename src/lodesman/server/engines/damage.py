@@ -1,6 +1,6 @@
-"""What lies where a file of a local pilot is expected: whether it is there or damaged, and how it goes away.
+"""What lies where a file of a local pilot is expected.
 
-A fault of the system (no descriptors, no memory, a full disk) says nothing about a file; any other one is the file's.
+A fault of the system (no descriptors, no memory, a full disk) says nothing about a file; any other is the file's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def is_of_system(fault: OSError) -> bool:
 
 @contextlib.contextmanager
 def as_damage() -> Iterator[None]:
-    """What is there and cannot be read is damaged: ValueError. Raises FileNotFoundError, OSError of the system."""
+    """Raises ValueError for what is there and cannot be read, FileNotFoundError, OSError of the system."""
     try:
         yield
     except FileNotFoundError:
@@ -40,7 +40,7 @@ def as_damage() -> Iterator[None]:
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is anything of this name, a link to nothing too. Raises OSError if that cannot be known."""
+    """Whether there is anything of this name, also a link to nothing. Raises OSError if that is not known."""
     with contextlib.suppress(FileNotFoundError):
         path.lstat()
         return True
@@ -48,7 +48,7 @@ def is_there(path: Path) -> bool:
 
 
 def make_way(path: Path) -> None:
-    """Remove what lies where a file is to be written and is none. Raises OSError."""
+    """Remove what lies where a file is to be written. Raises OSError."""
     if path.is_symlink() or not path.is_file():
         remove(path)
 
@@ -62,7 +62,7 @@ def remove(path: Path) -> None:
 
 
 def open_lock(path: Path) -> tuple[int, bool]:
-    """The file of a lock, made if there is none; whether it took the place of what is no file. Raises OSError."""
+    """The file of a lock, made if there is none; and whether it took the place of something else. Raises OSError."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK
     with contextlib.suppress(OSError):
         return os.open(path, flags, 0o600), False
@@ -78,7 +78,7 @@ def open_lock(path: Path) -> tuple[int, bool]:
 
 
 def make_folder(path: Path) -> None:
-    """A folder with its parents, in the place of a file or of a link to none. Raises OSError."""
+    """Make a folder with its parents, also in the place of a file or a broken link. Raises OSError."""
     if is_there(path) and not path.is_dir():
         path.unlink()
     path.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,11 @@
 """Grid Engine (8.1.9 and its relatives) by its commands, run on a submit host.
 
-A submission is one array job named `lode-SUBMISSION`, a copy is a task with the native id JOB.TASK. Each submission has a
-private folder on the submit host: the pilot's file, what copies wrote, and notes of those removed before they began, of
-which the engine keeps no record. Every account may read the script of a job: so the secret is not in it.
+A submission is one array job named `lode-SUBMISSION`, a copy a task with the native id JOB.TASK. Each submission
+has a private folder on the submit host: the pilot's file (every account may read a job's script), outputs, and
+notes of copies removed before they began.
 
-What ended is read from the end of the accounting file, accounting(5): `qacct` reads all of it for one name at a time.
-Waiting pilots that are deleted by hand leave no record: `qstat -s z` lists the last ones.
+Ends are read from the end of the accounting file, accounting(5): `qacct` reads all of it for one name at a time.
+Waiting pilots that are deleted by hand leave no record but in `qstat -s z`, which lists the last ones.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class GridEngineBackend:
         return {queue: text.load(jobs, queue.queue, now, self.mark) for queue in queues}
 
     def check(self, spec: backend.PilotSpec) -> backend.Check:
-        """`qsub -w v`: whether the engine has a queue for it if nothing else runs."""
+        """By `qsub -w v`: whether there is a queue for it if nothing else runs."""
         reason = backend.why_unusable(spec) or self._unfit(spec)
         if reason:
             return backend.Check(possible=False, detail=reason, final=True)
@@ -229,7 +229,7 @@ class GridEngineBackend:
         return None
 
     def forget(self, pilots: Mapping[str, str]) -> None:
-        """Remove the outputs of those that `qstat` does not list, and the folders of submissions without any."""
+        """Remove the outputs of those that `qstat` does not list, and empty folders of submissions."""
         stamps = _keys_of(pilots)
         listed = self._list_jobs("-u", "$user").listed
         names = {row.name for row in listed}
@@ -313,7 +313,7 @@ class GridEngineBackend:
         return ""
 
     def _qsub(self, spec: backend.PilotSpec) -> list[str]:
-        """The words of a submission and of a check. No comment of the script is an option (`-C`)."""
+        """No comment of the script is an option (`-C`)."""
         limits = []
         if spec.wall_seconds:
             limits.append(f"h_rt={spec.wall_seconds}")

@@ -1,6 +1,7 @@
-"""What Grid Engine says, as values: `qsub -terse`, `qstat -xml`, `qstat -j`, `qdel`, and its accounting file.
+"""What Grid Engine says, as values.
 
-What cannot be the answer of the command raises BackendFault. An odd record is left out, so that its pilot is unknown.
+What cannot be an answer of the command raises BackendFault. An odd record is left out, so that its pilot is
+unknown.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ Key = tuple[int, int]
 
 
 class TaskRow(NamedTuple):
-    """A line of `qstat`: tasks of one job in one state. There may be ten thousand."""
+    """A line of `qstat`: tasks of one job in one state, perhaps ten thousand."""
 
     job: int
     tasks: tuple[range, ...]
@@ -103,7 +104,7 @@ class TaskEnd(Struct, frozen=True, kw_only=True):
 
 
 def parse_submission(out: str, count: int) -> int | None:
-    """The job that `qsub -terse` names for tasks 1 to `count`, if it names it once."""
+    """The job that `qsub -terse` names once, for tasks 1 to `count`."""
     matches = [match for line in out.splitlines() if (match := _TERSE.fullmatch(line.strip()))]
     if len(matches) != 1 or matches[0].groups()[1:] != ("1", str(count), "1"):
         return None
@@ -130,8 +131,8 @@ def jobs(out: str) -> TaskList:
 
 
 def load(jobs: TaskList, queue: str, now: float, mark: str = "") -> BatchLoad:
-    """What one answer says of a queue; ours are the account's submissions that begin with `mark`. A job on several cores
-    counts once.
+    """What one answer says of a queue; ours are the account's submissions that begin with `mark`. A job counts
+    once, whatever its cores.
     """
     counts: Counter[tuple[bool, NativeState]] = Counter()
     for row in jobs.listed:
@@ -159,7 +160,7 @@ def load(jobs: TaskList, queue: str, now: float, mark: str = "") -> BatchLoad:
 
 @lru_cache(maxsize=256)
 def state_of(letters: str) -> NativeState:
-    """What the letters of a state mean together: what has a slot runs, whatever else is the matter."""
+    """What the letters of a state mean together: what has a slot runs."""
     if letters == "z":
         return NativeState.ENDED
     if not letters or not set(letters) <= set("hdErtsSTRqw"):
@@ -205,8 +206,8 @@ def parse_deletions(out: str, keys: Iterable[Key]) -> dict[Key, CancelOutcome]:
 
 
 def parse_ends(out: str) -> dict[Key, TaskEnd]:
-    """Tasks that ended, by lines of the accounting file, and by our notes of waiting ones that were removed: the engine has
-    no record of those. Of an account, if the first line names one. Half a line is left out.
+    """Tasks that ended, by the accounting file, and by our notes of removed waiting ones. Of an account, if the
+    first line names one. Half a line is left out.
     """
     account = _ACCOUNT.search(out[:200])
     ends: dict[Key, TaskEnd] = {}
@@ -228,7 +229,7 @@ def without_record(stamp: str) -> TaskEnd:
 
 
 def match_rows(stamps: Mapping[Key, str], listed: Iterable[TaskRow]) -> dict[Key, TaskRow]:
-    """The lines that are about pilots: a job of the same number with another name is not."""
+    """The lines that are about pilots: a job of the same number may have another name."""
     tasks_of: dict[int, list[int]] = defaultdict(list)
     for job, task in stamps:
         tasks_of[job].append(task)
@@ -248,7 +249,7 @@ def match_rows(stamps: Mapping[Key, str], listed: Iterable[TaskRow]) -> dict[Key
 
 
 def deletion_words(keys: Iterable[Key]) -> list[list[str]]:
-    """The tasks as words of `qdel`, neighbours together, in as many commands as they need."""
+    """The tasks as words of as few `qdel` commands as possible."""
     words: list[str] = []
     first = last = (0, 0)
     for key in [*sorted(keys), (0, 0)]:
@@ -346,7 +347,7 @@ def _outcome(
 
 @lru_cache(maxsize=4_096)
 def _parse_ranges(text: str) -> tuple[range, ...]:
-    """Numbers of tasks, such as `1-4:1,7`; empty if it is something else."""
+    """Numbers of tasks, such as `1-4:1,7`; empty for anything else."""
     ranges = []
     for part in text.split(","):
         match = _RANGE.fullmatch(part)

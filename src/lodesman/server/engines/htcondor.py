@@ -1,7 +1,8 @@
 """HTCondor: pilots through a schedd, on the submit host or, with `-remote`, of an HTCondor-CE elsewhere.
 
-A submission is one cluster; a native id is CLUSTER.PROC. Its private folder on the submit host holds script and outputs, and
-makes sure that it is submitted once. A pool has no queues: ours is an accounting group there, unless it is `default`.
+A submission is one cluster; a native id is CLUSTER.PROC. Its private folder on the submit host holds script and
+outputs, and makes sure that it is submitted once. A queue other than `default` is an accounting group: a pool has
+none.
 """
 
 from __future__ import annotations
@@ -59,9 +60,7 @@ condor_status -constraint 'State == "Unclaimed"' -af Cpus || :"""
 
 
 class _View(Struct, frozen=True, kw_only=True):
-    """Jobs by stamp, where number and stamp belong together; all in the queue of these submissions; why others may be
-    missing.
-    """
+    """Jobs by stamp; all in the queue of these submissions; why others may be missing."""
 
     jobs: Mapping[str, text.CondorJob]
     queue: Iterable[text.CondorJob] = ()
@@ -127,8 +126,8 @@ class HTCondorBackend:
         return rest | outcomes
 
     def census(self) -> dict[str, str]:
-        """What queue and history have. Of two with one stamp the first is ours: the folder of a submission lets no second
-        one be made.
+        """What queue and history have. Of two with one stamp the first is ours: the folder of a submission lets no
+        second one be made.
         """
         answer = self._queue(None)
         gone = self._read_history(text.our_jobs_of(answer.account)) if answer.account else {}

@@ -1,7 +1,7 @@
-"""What HTCondor is given to read, and what its commands print. Pure.
+"""What HTCondor reads, and what its commands print.
 
-With `-json`, `condor_q` prints for no jobs the same as for a lost answer. So it prints columns whose last lines count the
-jobs: what was cut, doubled or mixed up does not add up.
+With `-json`, `condor_q` prints for no jobs the same as for a lost answer. So it prints columns whose last lines
+count the jobs.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ class QueueAnswer(Struct, frozen=True, kw_only=True):
 def make_description(spec: PilotSpec, *, keep_seconds: int, remote: bool) -> str:
     """The submit description; `script` and outputs are files of its folder.
 
-    A job that was begun never starts again: it is removed. One that ended stays in the queue for `keep_seconds`. No variable
-    of the submitter reaches it.
+    A job that was begun never starts again: it is removed. One that ended stays in the queue for `keep_seconds`. No
+    variable of the submitter reaches it.
     """
     begun = "(NumShadowStarts ?: 0) > 0"
     over = f"JobStatus == 2 && time() - JobCurrentStartDate > {spec.wall_seconds}"
@@ -150,7 +150,7 @@ def make_description(spec: PilotSpec, *, keep_seconds: int, remote: bool) -> str
 
 
 def _for_a_pool(spec: PilotSpec) -> Iterable[str]:
-    """A pool has no queues: ours is the accounting group, but for `default` and what no group can be."""
+    """The accounting group, but for `default` and what no group can be."""
     if _GROUP.fullmatch(spec.queue.queue) and spec.queue.queue != "default":
         yield f"accounting_group = {spec.queue.queue}"
 
@@ -165,7 +165,7 @@ def _for_a_gateway(spec: PilotSpec) -> Iterable[str]:
 
 
 def _plain(text: str) -> str:
-    """What submit descriptions and ClassAds take as it is: other characters become %XX."""
+    """Characters beyond those that submit descriptions and ClassAds take as they are become %XX."""
     return quote(text, safe=":@+")
 
 
@@ -251,7 +251,7 @@ def order(job: CondorJob) -> tuple[int, ...]:
 
 
 def parse_free_cores(text: str) -> int | None:
-    """The sum of what `condor_status -af Cpus` prints for free slots, if it prints numbers."""
+    """The sum of what `condor_status -af Cpus` prints for free slots; None if it prints no numbers."""
     words = text.split()
     return sum(map(int, words)) if words and all(re.fullmatch(r"\d{1,9}", word) for word in words) else None
 
@@ -269,7 +269,7 @@ def _start(text: str) -> str:
 
 
 class _Values(dict[str, object]):
-    """Literal of a ClassAd -> value; None: undefined, or of no interest. Most come often."""
+    """Literal of a ClassAd -> value; None: undefined, or of no interest."""
 
     def __missing__(self, word: str) -> object:
         value: object = {"true": True, "false": False}.get(word)

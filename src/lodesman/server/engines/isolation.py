@@ -1,8 +1,8 @@
-"""How local pilots are kept from the server: what this machine allows, what follows, and in which words.
+"""How local pilots are kept from the server: what this machine allows, and what follows.
 
-With *namespaces* a pilot has mounts and a PID namespace of its own, sees neither the server's data nor its processes, and
-nothing of it outlives its keeper. An *account* other than the server's, which takes root, cannot open the server's files or
-touch its processes. With neither, each job may do what the server may.
+With *namespaces* a pilot sees neither the server's data nor its processes, and nothing of it outlives its keeper.
+An *account* other than the server's, which takes root, cannot open the server's files or touch its processes. With
+neither, each job may do what the server may.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _hidden_places(wishes: Wishes) -> tuple[str, ...]:
 
 
 def _read_only_places(wishes: Wishes) -> tuple[str, ...]:
-    """What the server or its account executes or obeys at the next start, as far as it could be changed."""
+    """What the server or its account executes or obeys at the next start."""
     named = map(str, (_home(), sys.prefix, sys.base_prefix, *wishes.program))
     places = {*map(os.path.realpath, named)} - {"/"}
     return tuple(sorted(place for place in places if os.access(place, os.W_OK) and not _is_for_all(place)))
@@ -245,7 +245,7 @@ def _try(isolation: Isolation, wishes: Wishes) -> str:
 
 
 def _run(words: Sequence[str]) -> tuple[int, str]:
-    """Exit code and errors of a program; one that does not end is killed with all that it started. Raises OSError,
+    """Exit code and errors; a program that does not end is killed with all that it started. Raises OSError,
     TimeoutExpired.
     """
     with subprocess.Popen(

@@ -1,8 +1,7 @@
-"""The job script of pilots on a batch system: everything that a copy needs is in it, but for Python 3.9.
+"""The job script of pilots on a batch system: all that a copy needs but Python 3.9, in POSIX shell.
 
-It is plain POSIX shell. It makes a private folder in the scratch space of the node, unpacks zipapp and pilot's file there,
-and becomes the pilot, which removes the folder at its end. Python reads nothing of the account (`-I`): earlier jobs may have
-left modules in its home.
+It unpacks zipapp and pilot's file in a private folder on the node's scratch space, and becomes the pilot, which
+removes the folder. Python reads nothing of the account (`-I`): earlier jobs may have left modules in its home.
 """
 
 from __future__ import annotations
@@ -98,12 +97,12 @@ def job_script(
     notices: bool = False,
     notice_s: int = 0,
 ) -> str:
-    """The script for all copies of a submission. `copy` is the shell's expression for its number, such as
+    """The script for all copies of a submission. `copy` is the shell's expression for a copy's number, such as
     `${SLURM_ARRAY_TASK_ID}`; `directives` are comment lines for the batch system.
 
-    `file_at`: the shell's expression for the pilot's file, where other accounts can read the script. `notices`: the batch
-    system sends SIGUSR2 before it kills, which becomes SIGTERM for the pilot, and SIGUSR1 before it stops, which is ignored.
-    `notice_s`: it sends SIGUSR2 to the pilot alone, this time before the slot ends.
+    `file_at`: the shell's expression for the pilot's file, where other accounts can read the script. `notices`: the
+    batch system sends SIGUSR2 before it kills, which becomes SIGTERM for the pilot, and SIGUSR1 before it stops,
+    which is ignored. `notice_s`: it sends SIGUSR2 to the pilot alone, this time before the slot ends.
     """
     names = () if spec.forwards else ("LODESMAN_SITE", "LODESMAN_CE", "LODESMAN_QUEUE")
     place = dict(zip(names, spec.queue, strict=False))

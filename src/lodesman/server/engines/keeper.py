@@ -1,15 +1,13 @@
 """The keeper of one local pilot: starts it, and ends when the last process of its tree is gone.
 
-Run as `python3 -I -S keeper.py DIRECTORY LOCK_FD CGROUP PLAN` in a session of its own; the lock is held as long as the
-keeper or its guard lives. CGROUP may be empty, PLAN is JSON (`namespaces`). It needs Python 3.9, Linux 5.3, and of this
-package `namespaces` and `base` alone.
+Run as `python3 -I -S keeper.py DIRECTORY LOCK_FD CGROUP PLAN` in a session of its own. CGROUP may be empty, PLAN is
+JSON (`namespaces`). It needs Python 3.9, Linux 5.3, and of this package `namespaces` and `base` alone.
 
-Two subreapers keep a pilot: orphans of the tree become their children. The *keeper* starts the pilot and waits; the *guard*,
-its parent, does its work if it is killed. If both are killed, the kernel kills the pilot with its PID namespace
-(PR_SET_PDEATHSIG); without one, the backend sweeps what carries the mark `LODESMAN_STAMP`.
+Two subreapers hold the lock: the *keeper* starts the pilot and waits; the *guard*, its parent, does its work if it
+is killed. If both are killed, the kernel kills the pilot with its PID namespace (PR_SET_PDEATHSIG); without one,
+the backend sweeps what carries the mark `LODESMAN_STAMP`.
 
-Files are those of `pilot_directory`. TERM, INT or HUP order the pilot to end and kill it after a time of grace; USR1 kills
-it at once.
+TERM, INT or HUP order the pilot to end and kill it after a time of grace; USR1 kills it at once.
 """
 
 # pathlib would cost each keeper a quarter of its start.
@@ -65,9 +63,7 @@ def _reap(note: Callable[[int, int], None]) -> bool:
 
 
 def _chase_children(note: Callable[[int, int], None], rounds: int = 500) -> None:
-    """Kill orphans as they arrive: a process that forks, ends and forks again lives too short for a scan of /proc, but each
-    of its generations becomes a child of this process.
-    """
+    """Kill orphans as they arrive: a process that forks, ends and forks again lives too short for a scan of /proc."""
     while rounds and _reap(note):
         rounds -= 1
         children = read_children()
@@ -79,9 +75,7 @@ def _chase_children(note: Callable[[int, int], None], rounds: int = 500) -> None
 
 
 def _kill_tree(cgroup: str | None, note: Callable[[int, int], None]) -> None:
-    """Kill all descendants of this process, and return when the last one is gone. What cannot be killed yet (it waits for a
-    dead disk) is tried for ever, slowly.
-    """
+    """Kill all descendants, and return when the last is gone. What waits for a dead disk is tried for ever, slowly."""
     me = os.getpid()
 
     def find() -> list[Process]:
@@ -101,14 +95,12 @@ def _kill_tree(cgroup: str | None, note: Callable[[int, int], None]) -> None:
 
 
 def seal(value: dict[str, Any]) -> bytes:
-    """A record as its file has it: with a check sum of all the rest."""
+    """A record as its file has it, with a check sum."""
     return json.dumps({**value, "crc32": binascii.crc32(json.dumps(value).encode())}).encode()
 
 
 def write_json(name: str, value: dict[str, Any]) -> None:
-    """Write a private record beside its place, see it on the disk, and put it there, as `durable` does, without its imports.
-    Raises OSError.
-    """
+    """Write a private record as `durable` does, without its imports. Raises OSError."""
     draft = f"{name}.{os.getpid()}"
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(seal(value))
@@ -123,7 +115,7 @@ def write_json(name: str, value: dict[str, Any]) -> None:
 
 
 def open_regular(name: str) -> BinaryIO:
-    """Links are not followed, no writer of a FIFO is waited for. Raises OSError; ValueError if it is no file."""
+    """Follows no links, waits for no writer of a FIFO. Raises OSError; ValueError if it is no file."""
     number = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     if stat.S_ISREG(os.fstat(number).st_mode):
         return open(number, "rb")
@@ -132,7 +124,7 @@ def open_regular(name: str) -> BinaryIO:
 
 
 def read_regular(name: str) -> bytes:
-    """What such a file has; ValueError if that is more than any record."""
+    """Raises ValueError if there is more than any record has."""
     with open_regular(name) as file:
         content = file.read(_MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:
@@ -141,8 +133,8 @@ def read_regular(name: str) -> bytes:
 
 
 def read_json(name: str) -> dict[str, Any]:
-    """A record that is whole; earlier releases wrote no check sum. Raises FileNotFoundError, OSError; ValueError for a
-    damaged file.
+    """A record that is whole; earlier releases wrote no check sum. Raises FileNotFoundError, OSError; ValueError
+    for damage.
     """
     try:
         value = json.loads(read_regular(name))
@@ -173,12 +165,12 @@ class _Output:
         self.file = self.create()
 
     def create(self) -> int:
-        """A new, empty file; no reader of a FIFO is waited for."""
+        """Waits for no reader of a FIFO."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_NOFOLLOW
         return os.open(self.name, flags, 0o600)
 
     def pump(self) -> bool:
-        """Move what is there; False if nothing is. A full disk loses output, never the pilot."""
+        """False if nothing is there. A full disk loses output, never the pilot."""
         try:
             data = os.read(self.source, min(65536, self.cap))
         except BlockingIOError:
@@ -315,7 +307,6 @@ class _Keeper:
                 self.stop("wall")
 
     def note(self, pid: int, status: int) -> None:
-        """Keep the pilot's wait status, in namespaces as it was reported; other children are orphans."""
         if pid == self.pilot:
             self.status = int((self.report and os.read(self.report, 16)) or status)
 

@@ -1,7 +1,7 @@
 """The local backend: this machine's own processes as a batch system with queues and slots.
 
-Each queue runs at most `slots` pilots at once, first come, first served. All state is in the pilots' directories, each
-running pilot has a keeper that outlives this process, and a file lock makes several backends on one root safe.
+Each queue runs at most `slots` pilots at once, first come, first served. All state is in the pilots' directories; a
+file lock makes several backends on one root safe.
 """
 
 from __future__ import annotations
@@ -227,8 +227,8 @@ class LocalBackend:
         return tuple(gone)
 
     def stop_all(self, *, grace_seconds: float = 5.0, deadline_seconds: float = 15.0) -> tuple[str, ...]:
-        """End everything: waiting pilots never start, running ones are ordered to end, then killed, then swept. Returns the
-        stamps whose processes are left even then (by a dead disk).
+        """End everything: waiting pilots never start, running ones are ordered to end, then killed, then swept.
+        Returns stamps whose processes are left (by a dead disk).
         """
         self.slots = {}  # nothing starts any more
         with _as_backend_fault():

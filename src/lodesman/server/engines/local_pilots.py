@@ -1,7 +1,7 @@
 """The local pilots in one folder: which there are, where each stands, and which slots are lost.
 
-What never changes again is read once. A fault of one directory costs that pilot alone: it is named, nothing is started or
-removed there, and its slot stays taken.
+A fault of one directory costs that pilot alone: it is named, nothing is started or removed there, and its slot
+stays taken.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ FoundPilot = tuple[PilotDirectory, Entry, NativeState | None]
 
 
 class StartedPilots:
-    """The pilots that this process started or saw started: none is started again, whatever its directory says later.
+    """Pilots that this process started or saw started: none is started again, whatever its directory says.
 
-    A keeper that ended before it started its pilot is no start: another may be launched, in the same directory alone.
+    If a keeper ended before it started its pilot, another may be launched, in the same directory alone.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class StartedPilots:
         self._keepers[keeper] = stamp
 
     def is_spent(self, stamp: str) -> bool:
-        """Whether it is given up: the last of its keepers ended before it started it."""
+        """Whether the last of its keepers ended before it started it: it is given up."""
         return self._launches[stamp] >= MOST_LAUNCHES
 
     def keep_counts(self, stamps: Collection[str]) -> None:
@@ -95,7 +95,7 @@ class StartedPilots:
                 self._begun.add(stamp)
 
     def reap_ended(self) -> None:
-        """Reap all that end within a second: of a pilot that is left the keeper may not."""
+        """Reap all that end within a second: the keeper of a pilot that is left may not."""
         until = time.monotonic() + _REAP_SECONDS
         self.reap()
         while self._keepers and time.monotonic() < until:
@@ -112,8 +112,8 @@ def folder_of(path: Path) -> Folder:
 class LocalPilots:
     """The pilots in `root`. `damaged`: what is damaged, in words. One thread at a time changes something.
 
-    `fate_of` says what the server knows of a stamp: it "ran", "ended" before that, or neither, ''. The directory may be a
-    copy of an earlier day.
+    `fate_of` says what the server knows of a stamp: it "ran", "ended" before that, or neither, ''. The directory
+    may be a copy of an earlier day.
     """
 
     def __init__(self, root: Path, fate_of: Callable[[str], str]) -> None:
@@ -133,7 +133,7 @@ class LocalPilots:
 
     @property
     def unknown(self) -> int:
-        """How many pilots may live whose queue no file says: each may have a slot of any."""
+        """How many pilots of an unknown queue may live: each may have a slot of any."""
         return len(self._unknown) + list(self._lost.values()).count(None) + len(self._strays or ())
 
     def stamps(self) -> set[str]:
@@ -160,7 +160,7 @@ class LocalPilots:
         return pilot if is_there else None
 
     def pilots(self) -> Iterator[FoundPilot]:
-        """Those that have not ended, with their queue alone if what was submitted is damaged. Raises OSError."""
+        """Those that have not ended; only their queue if what was submitted is damaged. Raises OSError."""
         stamps = self.stamps()
         self._strays = self._find_strays() - stamps
         self._living = None
@@ -178,7 +178,6 @@ class LocalPilots:
                 self._unknown.add(stamp)
 
     def _find_strays(self) -> set[str]:
-        """Those known to live without a directory; at first all that live here."""
         if self._strays is None:
             self._strays = find_stamps(self.root, living_processes())
             self.begun.add(self._strays)
@@ -227,7 +226,7 @@ class LocalPilots:
         return status
 
     def _may_be_twin(self, pilot: PilotDirectory) -> bool:
-        """Whether what ended may be a refused second process of a pilot whose first one lives. Raises OSError."""
+        """Whether what ended may be a refused second process of a pilot whose first one lives."""
         if pilot.end().get("exit_code") != REFUSED_CODE:
             return False
         if pilot.kept():  # its own keeper carries the mark, too
@@ -238,7 +237,7 @@ class LocalPilots:
         return lives
 
     def _state_of(self, pilot: PilotDirectory) -> NativeState | None:
-        """None if it was started, and its directory does not say so. Raises OSError."""
+        """None if it was started, and its directory does not say so."""
         was_begun, state = self.begun.has(pilot), pilot.state()  # in this order: a launch may come between
         if state is NativeState.ENDED:
             return None if self._may_be_twin(pilot) else state
@@ -257,7 +256,7 @@ class LocalPilots:
         self.name(f"the directory of pilot {pilot.stamp}, which is older than what the server knows of it")
 
     def end_displaced(self) -> set[str]:
-        """End those by their directories that another one started, if no process is left. Raises OSError."""
+        """End those that were started in another directory, if no process is left. Raises OSError."""
         paths = {stamp: self.root / stamp for stamp in tuple(self._displaced)}
         living = set(find_marked(paths, living_processes()).values()) if paths else set()
         ended = set()
@@ -271,8 +270,8 @@ class LocalPilots:
         return ended
 
     def keepers_elsewhere(self, pilot: PilotDirectory) -> list[Process]:
-        """Keeper and guard of one whose directory does not name them; if none lives, all that carries its mark. Raises
-        OSError.
+        """Keeper and guard of a pilot whose directory does not name them; if none lives, all that carries its mark.
+        Raises OSError.
         """
         self._find_strays()
         if not self.begun.has(pilot):
@@ -283,8 +282,8 @@ class LocalPilots:
         ]
 
     def may_start(self, pilot: PilotDirectory) -> bool:
-        """Whether one that waits by its directory never ran or ended: no process carries its mark, and the server knows of
-        none. One that ran is named, and ends when no process of it is left. Raises OSError.
+        """Whether a waiting pilot never ran or ended: no process carries its mark, and the server knows of none.
+        One that ran is named, and ends when no process is left. Raises OSError.
         """
         if self._living is None:
             self._living = find_stamps(self.root, living_processes())
@@ -304,7 +303,7 @@ class LocalPilots:
         return False
 
     def sweep(self, lost: Iterable[PilotDirectory]) -> set[str]:
-        """Kill what lost keepers left; the stamps of those whose end is recorded. Raises OSError."""
+        """Kill what lost keepers left; returns stamps whose end is recorded. Raises OSError."""
         pilots, clean = list(lost), set()
         left = sweep(pilots, timeout=_SWEEP_SECONDS) if pilots else set()
         for pilot in pilots:
@@ -317,7 +316,7 @@ class LocalPilots:
         return clean
 
     def end_rest(self) -> set[str]:
-        """When those that are kept have ended, kill all that carries a mark of these pilots; the stamps of what is left.
+        """After those that are kept have ended, kill all that carries a mark; returns stamps of what is left.
         Raises OSError.
         """
         for _ in self.pilots():
@@ -330,7 +329,7 @@ class LocalPilots:
         return left
 
     def note_lost(self, pilot: PilotDirectory) -> None:
-        """Of one that ended: if processes of it may be left, its slot stays taken. Raises OSError."""
+        """Of an ended pilot: if processes may be left, its slot stays taken. Raises OSError."""
         if pilot.is_uncertain():
             entry = self._entries.get(pilot.stamp) or pilot.known()
             self._lost[pilot.stamp] = None if entry is None else entry.queue
@@ -351,7 +350,7 @@ class LocalPilots:
 
     @contextlib.contextmanager
     def alone(self, stamp: str) -> Iterator[None]:
-        """A fault of one pilot's directory is named, and costs no other. Raises OSError for one of the system."""
+        """A fault of one pilot's directory is named, and costs no other. Raises OSError of the system."""
         try:
             yield
         except OSError as fault:

@@ -1,8 +1,8 @@
-"""How a local pilot is kept from the server and from other pilots: what a keeper does before it becomes one.
+"""How a local pilot is kept from the server and from other pilots, by the plan of `Isolation.plan`.
 
-`Isolation.plan` makes the plan. With namespaces a pilot has mounts where the server's data, and what else is hidden, are
-empty but for its own `work`; it is the second process of a PID namespace, which ends with its keeper. Standard library only,
-Python 3.9+; run as a program it tries a plan.
+With namespaces its mounts show empty places where the server's data are, but for its own `work`; it is the second
+process of a PID namespace, which ends with its keeper. Standard library only, Python 3.9+; run as a program it
+tries a plan.
 """
 
 # ruff: noqa: PTH103, PTH110, PTH112, PTH116, PTH120
@@ -26,8 +26,8 @@ _SMALL = "size=1m,nr_inodes=1k,mode=755"
 
 
 def enclose(plan: Plan, work: str) -> None:
-    """Move this process to mounts of its own; its next child is the first of a PID namespace. `work` is absolute. Raises
-    OSError.
+    """Move this process to mounts of its own; its next child is the first of a PID namespace. `work` is absolute.
+    Raises OSError.
     """
     kernel.separate()
     account = plan.get("account")
@@ -86,7 +86,7 @@ def _pins(paths: list[str]) -> set[str]:
 
 
 def become(account: dict[str, Any]) -> None:
-    """Give up the rights of root for those of this account. Raises OSError."""
+    """Give up root for this account. Raises OSError."""
     os.setgroups([])
     os.setgid(account["gid"])
     os.setuid(account["uid"])
@@ -95,8 +95,8 @@ def become(account: dict[str, Any]) -> None:
 def start(
     plan: Plan, work: str, prepare: Callable[[], None], become_pilot: Callable[[], NoReturn]
 ) -> tuple[int, int]:
-    """Start a pilot in namespaces: the pid of the first process there, a child of this one, and a descriptor from which the
-    pilot's wait status comes, unless that process is killed. Signals are blocked. Raises OSError.
+    """Start a pilot in namespaces: the pid of the first process there, a child of this one, and a descriptor that
+    brings the pilot's wait status, unless that process is killed. Signals are blocked. Raises OSError.
     """
     (go, alive), (reports, report), (births, birth) = os.pipe(), os.pipe(), os.pipe()
     between = os.fork()
@@ -125,8 +125,8 @@ def start(
 
 
 def _be_first(go: int, report: int, become_pilot: Callable[[], NoReturn]) -> NoReturn:
-    """Start the second process, pass on orders, and report its wait status. `go` gets a byte when the keeper is the parent,
-    and its other end is the keeper's alone.
+    """Start the second process, pass on orders, and report its wait status. `go` gets a byte when the keeper is the
+    parent, and its other end is the keeper's alone.
     """
     try:
         os.read(go, 1)

@@ -1,20 +1,17 @@
 """One local pilot as its directory shows it: stored, started, kept, ended.
 
-All state of a pilot is in its directory, so that a backend that was killed finds everything again:
+A backend that was killed finds everything again in the directory:
 
-* the directory, named by the stamp: it was submitted (it is written under another name and then renamed);
-* `lock` is locked: its keeper or its guard lives, or is being started (an open file description lock, inherited
-  without a gap, and freed by the kernel); `entry.json`: what was submitted;
+* the directory, named by the stamp: it was submitted (written under another name, then renamed);
+* `lock` is locked: its keeper or its guard lives, or is being started (an open file description lock); `entry.json`:
+  what was submitted;
 * `keeper.json`, or anything that it wrote: the pilot may have been started, so it is never started again;
 * `cancel`: it must not start; `ended.json`: no process of it is left. This is final;
 * `uncertain`: it ended, but processes of it may be left, and its slot stays taken until an administrator removes this
-  file, or until the machine was started anew, which the file's text shows.
+  file, or the machine was started anew.
 
 Each is on the disk before anything follows from it, and says nothing if it is damaged: then what another file knows counts.
-`entry.json` and `keeper.json` both know the queue and the start of the machine. A pilot that may have started and whose
-`ended.json` is damaged is swept, and ended again.
-
-The pilot has `work` to itself, with its own file in it; it may see nothing else of this.
+A pilot that may have started and whose `ended.json` is damaged is swept, and ended again. It sees only `work` of this.
 """
 
 from __future__ import annotations
@@ -95,12 +92,12 @@ class PilotDirectory(Struct, frozen=True):
             raise
 
     def entry(self) -> Entry:
-        """What was submitted. Raises OSError; ValueError for a damaged file."""
+        """What was submitted. Raises OSError; ValueError for damage."""
         return msgspec.convert(self._whole(ENTRY, Entry), Entry)
 
     def known(self) -> Entry | None:
-        """What was submitted, or if that is damaged its queue by the record of its start; None if no file knows it. Raises
-        OSError.
+        """What was submitted, or if that is damaged its queue by the record of its start; None if no file knows it.
+        Raises OSError.
         """
         with contextlib.suppress(FileNotFoundError, ValueError):
             return self.entry()
@@ -140,7 +137,7 @@ class PilotDirectory(Struct, frozen=True):
         return NativeState.WAITING if may_start and self._has_lock() else NativeState.UNKNOWN
 
     def status(self, now: float) -> NativeStatus:
-        """The state, with what is known about the end. Raises OSError."""
+        """The state, and what is known about the end. Raises OSError."""
         state, started_at = self.state(), self.started_at()
         host = "" if started_at is None else os.uname().nodename
         if state is not NativeState.ENDED:
@@ -171,7 +168,7 @@ class PilotDirectory(Struct, frozen=True):
         return False
 
     def is_ended(self) -> bool:
-        """Whether a whole record says that no process is left and none will ever start."""
+        """Whether a whole record says that no process is left and none will start."""
         return bool(self.end())
 
     def was_started(self) -> bool:
@@ -193,11 +190,11 @@ class PilotDirectory(Struct, frozen=True):
         return b"".join(parts)[-most:]
 
     def end(self) -> dict[str, Any]:
-        """The record of the end; empty if there is none that is whole."""
+        """The record of the end; empty if none is whole."""
         return self._read(_END)
 
     def record(self) -> dict[str, Any]:
-        """The record of the start: keeper, guard and pilot as [pid, start]; empty if there is none that is whole."""
+        """The record of the start: keeper, guard and pilot as [pid, start]; empty if none is whole."""
         return self._read(_START)
 
     def processes(self) -> list[Process]:
@@ -258,7 +255,7 @@ class PilotDirectory(Struct, frozen=True):
             os.close(lock)
 
     def boot(self) -> str:
-        """The start of the machine in which it was started, or stored since; '' if no file says it."""
+        """The start of the machine in which it was started or stored; '' if no file says it."""
         with contextlib.suppress(FileNotFoundError, ValueError):
             return str(self.record().get("boot") or self.entry().boot)
         return ""
@@ -277,8 +274,8 @@ class PilotDirectory(Struct, frozen=True):
         return bool(self.record().get("certain")) or not self.is_of_this_boot()
 
     def begin(self) -> None:
-        """Before a keeper runs: what it will run is as it was submitted, and this start of the machine is stored. Raises
-        OSError; ValueError as `entry`, or with the name of what is damaged.
+        """Before a keeper runs, check what was submitted, and store this start of the machine. Raises OSError;
+        ValueError as `entry`, or with the name of what is damaged.
         """
         entry, own = self.entry(), self.path / "work" / "pilot.json"
         if own.parent.is_symlink() or (entry.digest and _digest_of(own) != entry.digest):
@@ -296,7 +293,7 @@ class PilotDirectory(Struct, frozen=True):
         sync_directory(self.path)
 
     def write_swept_end(self) -> None:
-        """Record the end of one that was swept; uncertain without a PID namespace. Raises OSError."""
+        """Record the end of a swept pilot, uncertain without a PID namespace. Raises OSError."""
         if not self.was_started():
             self.write_end("not-started", "it never started")
         elif self.ends_for_certain():

@@ -1,8 +1,9 @@
-"""Starts the keepers of local pilots, ends pilots in steps, and kills what is left of those whose keepers were killed.
+"""Starts the keepers of local pilots, ends pilots in steps, and kills what is left of those whose keepers were
+killed.
 
-Where it may be made, each pilot gets a cgroup v2; the keeper kills by descent in any case. A left-over process is known by
-the mark in its environment, or by a working directory inside the pilot's; its descendants go with it. Never this process or
-its ancestors, and never by directory alone a process with a terminal: a person may be reading the files.
+A left-over process is known by the mark in its environment, or by a working directory inside the pilot's; its
+descendants go with it. Never killed are this process, its ancestors, and by directory alone a process with a
+terminal: a person may be reading the files.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ def root_mark(root: Path) -> str:
 
 
 def keep_program(programs: Path, program: bytes) -> tuple[Path, bool]:
-    """The file of a zipapp in this folder, and whether it was damaged. Each has a name of its own: pilots that waited for
-    long may begin with one of an earlier server. Raises OSError.
+    """The file of a zipapp in this folder, and whether it was damaged. Each has a name of its own: pilots may begin
+    with one of an earlier server. Raises OSError.
     """
     folder = programs.absolute() / hashlib.sha256(program).hexdigest()[:16]
     path, content = folder / PROGRAM, None
@@ -82,8 +83,8 @@ def keep_program(programs: Path, program: bytes) -> tuple[Path, bool]:
 def launch(directory: PilotDirectory, *, python: str, cgroups: bool, isolation: Isolation) -> int | None:
     """Hand the pilot and its lock to a new keeper; its pid, or None if the pilot is kept or was started.
 
-    The lock is inherited without a gap: whenever this process is killed, the pilot waits or is kept. Raises OSError;
-    ValueError if what was submitted is damaged.
+    The lock is inherited without a gap: whenever this process is killed, the pilot waits or is kept. Raises
+    OSError; ValueError if what was submitted is damaged.
     """
     with directory.locked() as lock:
         if lock is None or directory.was_started():
@@ -105,8 +106,8 @@ def _cgroup_of(path: Path) -> str:
 
 
 def _own_cgroup(pilot: PilotDirectory) -> str | None:
-    """The cgroup that was made for it, by its record. Another name is none of its: the folder may be a copy of another
-    server's. Earlier releases took the folder's name as it was given.
+    """The cgroup of its record, if it has the right name: the folder may be a copy. Earlier releases took the
+    folder's name as given.
     """
     cgroup = pilot.record().get("cgroup") or ""
     own = {_cgroup_of(path) for path in (pilot.path, pilot.path.resolve())}
@@ -114,7 +115,7 @@ def _own_cgroup(pilot: PilotDirectory) -> str | None:
 
 
 def limit_open_files(pid: int, soft: int) -> None:
-    """Set the soft limit of open files of a new keeper and what it starts; 0: leave it."""
+    """Set the soft limit of a new keeper and what it starts; 0: leave it."""
     if soft:
         with contextlib.suppress(OSError, ValueError):  # it has ended
             _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
@@ -149,9 +150,7 @@ def _environment_for(directory: PilotDirectory) -> dict[str, str]:
 
 
 def _open_log(directory: PilotDirectory) -> int:
-    """Its keeper's log, at a number that is none of the standard streams. Raises OSError; ValueError if something else lies
-    there.
-    """
+    """At a number that is none of the standard streams. Raises OSError; ValueError if something else lies there."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     damaged = ValueError(f"keeper.log of pilot {directory.stamp}")
     try:
@@ -168,9 +167,7 @@ def _open_log(directory: PilotDirectory) -> int:
 
 
 def make_cgroup(name: str) -> str | None:
-    """The path of a new cgroup below this process's own; None if it cannot be made or killed, or has processes: they would
-    be killed, too.
-    """
+    """The path of a new cgroup below this process's own; None if it cannot be made or killed, or has processes."""
     try:
         own, mounts = (os.fsdecode(read_file(f"/proc/self/{name}")) for name in ("cgroup", "mountinfo"))
         parent = _own_directory(own, mounts)
@@ -193,8 +190,8 @@ def _is_populated(cgroup: Path) -> bool:
 
 
 def _own_directory(own: str, mounts: str) -> Path | None:
-    """Of this process's cgroup v2, from /proc/self/cgroup and /proc/self/mountinfo. None where the mount shows another part
-    of the tree (a bind mount in a container).
+    """Of this process's cgroup v2, from /proc/self/cgroup and mountinfo. None where the mount shows another part of
+    the tree (a bind mount in a container).
     """
     path = parse_cgroups(own).get("", "")
     if not path.startswith("/") or "/.." in path:
@@ -207,7 +204,7 @@ def _own_directory(own: str, mounts: str) -> Path | None:
 
 
 def stop_kept(pilots: Sequence[PilotDirectory], *, grace_seconds: float, deadline_seconds: float) -> None:
-    """Wait until none of these pilots is kept; kill them after `grace_seconds`, all of them after the deadline."""
+    """Wait until none of these pilots is kept; kill them after `grace_seconds`, and all after the deadline."""
     begin = time.monotonic()
     left = _wait_until_free(pilots, begin + grace_seconds)
     for pilot in left:
@@ -221,7 +218,7 @@ def stop_kept(pilots: Sequence[PilotDirectory], *, grace_seconds: float, deadlin
 
 
 def sweep(pilots: Sequence[PilotDirectory], *, roots: Collection[int] = (), timeout: float) -> set[str]:
-    """Kill all that is left of these pilots, and what descends from `roots`; the stamps of those that stay."""
+    """Kill all that is left of these pilots, and what descends from `roots`; returns stamps of those that stay."""
     paths = {pilot.stamp: pilot.path for pilot in pilots}
     cgroups = [cgroup for pilot in pilots if (cgroup := _own_cgroup(pilot))]
 
@@ -257,13 +254,13 @@ def find_stamps(root: Path, table: Mapping[int, Process]) -> set[str]:
 
 
 def find_keepers(path: Path, table: Mapping[int, Process]) -> list[Process]:
-    """Keeper and guard of a pilot, wherever its directory was moved. Those of earlier releases have no mark."""
+    """Keeper and guard of a pilot, wherever its directory is. Those of earlier releases have no mark."""
     marks = (path.name, root_mark(path.parent))
     return [process for process in table.values() if _marks_of(process) == marks and _is_keeper(process)]
 
 
 def _is_keeper(process: Process) -> bool:
-    """It runs as this process does: what pilots start under another account may carry any mark."""
+    """Runs as this process does: what pilots start under another account may carry any mark."""
     with contextlib.suppress(OSError):
         is_own = Path(f"/proc/{process.pid}").stat().st_uid == os.geteuid()
         return is_own and f"{_KEEPER_MARK}=1".encode() in _environment_of(process)
@@ -282,7 +279,7 @@ def _marks_of(process: Process) -> tuple[str, str]:
 
 
 def _stamp_of(process: Process, paths: Mapping[str, Path]) -> str | None:
-    """The pilot that this process belongs to; None for processes that are gone or another user's."""
+    """None for processes that are gone or another user's."""
     try:
         place = Path(f"/proc/{process.pid}/cwd").readlink()
     except OSError:

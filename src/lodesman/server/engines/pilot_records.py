@@ -1,4 +1,4 @@
-"""The records of local pilots: each is believed whole or not at all, so that no file does harm where it is used."""
+"""The records of local pilots: each is believed whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Slurm, by its commands: one array for a submission, one `squeue` for all pilots of the account.
 
-A job is named for its submission, a copy is the task of its number: the native id `1234_7` belongs to a stamp only while the
-job 1234 has that name. Each submission has a folder for outputs on the submit host. Who makes it submits: so a known
-submission is refused until its outputs are forgotten.
+A job is named for its submission, a copy is the task of its number: the native id `1234_7` belongs to a stamp only
+while job 1234 has that name. Who makes a submission's folder for outputs submits: so a known submission is refused
+until its outputs are forgotten.
 """
 
 from __future__ import annotations
@@ -96,8 +96,9 @@ class SlurmBackend:
         }
 
     def cancel(self, pilots: Mapping[str, str]) -> dict[str, CancelOutcome]:
-        """Hold those that wait, cancel all, and see what became of them. A waiting task has no record of its own: it would
-        vanish, and `scancel --name` would end all of its array. To hold it gives it one, and keeps it from starting.
+        """Hold those that wait, cancel all, and see what became of them. A waiting task has no record of its own:
+        it would vanish, and `scancel --name` would end all of its array. To hold it gives it one, and keeps it from
+        starting.
         """
         before = {stamp: status.state for stamp, status in self.status(pilots).items()}
         live = {stamp: native_id for stamp, native_id in pilots.items() if before[stamp] in _LIVE}
@@ -169,8 +170,8 @@ class SlurmBackend:
         return done.out.encode()[-backend.OUTPUT_BYTES :]
 
     def forget(self, pilots: Mapping[str, str]) -> None:
-        """Remove the outputs of pilots that neither wait nor run, and the folders of such submissions: tasks could not start
-        without theirs. Slurm forgets its own records.
+        """Remove the outputs of pilots that neither wait nor run, and the folders of such submissions: tasks cannot
+        start without theirs.
         """
         if not pilots:
             return
@@ -251,7 +252,7 @@ class SlurmBackend:
     def _match_records(
         self, pilots: Mapping[str, str], listed: slurm_text.PilotList
     ) -> dict[str, slurm_text.Record | None]:
-        """Of each pilot that is listed under both its number and its name."""
+        """Each pilot by its record under both number and name."""
         records: dict[str, slurm_text.Record | None] = {}
         for stamp, native_id in pilots.items():
             same = native_id.rpartition("_")[2] == stamp.rpartition("-")[2]
@@ -282,7 +283,7 @@ class SlurmBackend:
         return self._settings
 
     def _read_account(self) -> _Account:
-        """Asked for once; its folder of outputs is made. Raises BackendFault."""
+        """Asked for once; its folder of outputs is made."""
         if self._account is None:
             name = slurm_text.last_line(self._check_done("id", self._run(["id", "-un"])).out)
             parts = self.folder.rstrip("/").split("/")

@@ -1,7 +1,7 @@
 """What Slurm's commands print, as values.
 
-Names and reasons may hold anything, newlines too, so a mark drawn anew ends each field of a list. A list without its titles,
-or with half a record at its end, is not believed; an odd record is left out.
+Names and reasons may hold anything, newlines too, so a mark drawn anew ends each field of a list. A list without
+its titles, or with half a record at its end, is not believed; an odd record is left out.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ class PilotList:
                     self.tasks[native_id] = None  # two that contradict each other say nothing
 
     def record(self, native_id: str, name: str) -> Record | None:
-        """The record of a pilot, if it is that of this name. Waiting tasks that are cancelled together become one record
-        without a number; one that ran has its own, unless it was left out.
+        """The record of a pilot of this name. Waiting tasks that are cancelled together share one without a number;
+        one that ran has its own, unless it was left out.
         """
         if native_id in self.tasks:
             record = self.tasks[native_id]
@@ -115,7 +115,7 @@ class PilotList:
         return native_id in self.tasks and (record is None or (record.name == name and not has_ended(record)))
 
     def live_jobs(self) -> set[str]:
-        """The names of jobs that may have tasks that wait or run."""
+        """Names of jobs with tasks that may wait or run."""
         records = (*self.tasks.values(), *self._rests.values())
         return {record.name for record in records if record and not has_ended(record)}
 
@@ -161,8 +161,8 @@ _KINDS: Final = {
 
 
 def loads_of(text: str, mark: str, ours: Callable[[str, str], bool]) -> Callable[[str, float], BatchLoad]:
-    """The load of a partition, from a list of all jobs that have not ended; `ours` knows a job by user and name. Raises
-    BackendFault.
+    """The load of a partition, from a list of all jobs that have not ended; `ours` knows a job by user and name.
+    Raises BackendFault.
     """
     counts: Counter[str] = Counter()
     for fields in _records("squeue", text, mark, LOAD_FIELDS):

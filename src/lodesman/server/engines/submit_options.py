@@ -1,6 +1,4 @@
-"""Options of submit commands that administrators cannot give, with what to do instead: pilots would not be found again, or
-the answer would not say what was submitted.
-"""
+"""Options of submit commands that administrators cannot give: pilots would not be found again."""
 
 from __future__ import annotations
 
@@ -86,7 +84,7 @@ _RELATION: Final = re.compile(r"\(\s*([A-Za-z_]\w*)\s*[<>!]?=")
 
 
 def refused_options(kind: str, words: Sequence[str]) -> Iterator[str]:
-    """Why these words cannot be options of a batch system's submit command; sentences without a full stop."""
+    """Why these words cannot be options of a submit command; sentences without a full stop."""
     refused: Iterator[tuple[str, str]] = iter(())
     if kind == "slurm":
         refused = _of_slurm(words)
@@ -110,15 +108,15 @@ def refused_variables(kind: str, environment: Mapping[str, str]) -> Iterator[str
 
 
 def _why_not(name: str, refused: Mapping[str, str]) -> str:
-    """Why a long option is refused, however it is shortened: its command refuses what would fit several."""
+    """A long option is refused however it is shortened: its command refuses what would fit several."""
     return refused.get(name) or next(
         (why for option, why in refused.items() if name and len(option) > 1 and option.startswith(name)), ""
     )
 
 
 def _of_slurm(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each refused option with the reason. Several letters may share a word; the value of a letter is the rest of its word
-    or the next one.
+    """Each refused option with the reason. Several letters may share a word; the value of a letter is the rest of
+    its word or the next one.
     """
     is_value = False
     for word in words:

@@ -1,4 +1,4 @@
-"""The programs that travel: each a zipapp, one file that any node with Python 3.9 runs."""
+"""The programs that travel: each a zipapp, which any node with Python 3.9 runs."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def build_zipapp(target: Path, package: str = "pilot", module: str = "__main__") -> None:
-    """Write the zipapp of a program that travels, in one step; it runs this module. Same sources and Python give the same
-    bytes. It has each module compiled, too, which saves this Python a third of the start. Raises OSError.
+    """Write the zipapp of a program in one step; it runs `module`. Same sources and Python give the same bytes.
+    Compiled modules save this Python a third of the start. Raises OSError.
     """
     whole = io.BytesIO()
     whole.write(b"#!/usr/bin/env python3\n")
@@ -53,7 +53,7 @@ def _compile(name: str, source: bytes) -> bytes:
 
 
 def travelling_sources(package: str = "pilot", module: str = "__main__") -> dict[str, bytes]:
-    """Name in the archive -> content, for everything that a program needs where it travels."""
+    """Name in the archive -> content, for everything that a program needs."""
     program = _PROGRAMS[package]
     files = [_PACKAGE / name for name in _BASE]
     parts = [_PACKAGE / part for part in (program, *_NEEDS[package])]

@@ -20,6 +20,6 @@ class Runner(Protocol):
     """Where and as whom commands run. All words arrive as they are: no shell changes them."""
 
     def run(self, words: Sequence[str], *, stdin: bytes = b"", seconds: float = 60.0) -> CommandResult:
-        """Run a command to its end, with `LC_ALL=C`. Raises BackendFault, transient: it cannot be started, or was killed
-        after this time, and may have had its effect.
+        """Run a command to its end, with `LC_ALL=C`. Raises BackendFault, transient: it cannot be started, or was
+        killed after this time, and may have had its effect.
         """

@@ -28,9 +28,7 @@ def base_environment() -> dict[str, str]:
 
 
 class Here(Struct, frozen=True, kw_only=True):
-    """Runs commands as `account`, '': as this process. Root changes to it, others need a rule of sudo. `environment` is
-    added.
-    """
+    """Runs commands as `account`, '': as this process. Root changes to it, others need a rule of sudo."""
 
     account: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -57,7 +55,7 @@ class Here(Struct, frozen=True, kw_only=True):
         return CommandResult(code, out.decode(errors="replace"), err.decode(errors="replace"))
 
     def _prefix(self, environment: dict[str, str]) -> list[str]:
-        """The words that make the command the account's. Raises ValueError if there is none."""
+        """Raises ValueError if there is no such account."""
         if not self.account:
             return []
         if os.geteuid() != _ROOT:

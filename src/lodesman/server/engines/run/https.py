@@ -40,8 +40,8 @@ class _Connection(NamedTuple):
 
 @dataclass(eq=False, kw_only=True)
 class Https:
-    """A service at `url`; its host's certificate is always checked. Files are read for each connection, which lasts 5
-    minutes. Safe from several threads.
+    """A service at `url`; its host's certificate is always checked. Files are read for each connection, which lasts
+    5 minutes. Safe from several threads.
     """
 
     url: str
@@ -67,8 +67,8 @@ class Https:
         repeatable: bool = True,
         seconds: float | None = None,
     ) -> Answer:
-        """The answer to a request below `url`. Raises BackendFault, transient, if none comes in time: it may have had its
-        effect. One that is not `repeatable` is sent at most once.
+        """Raises BackendFault, transient, if no answer comes in time: the request may have had its effect. One that
+        is not `repeatable` is sent at most once.
         """
         deadline = time.monotonic() + (seconds or self.seconds)
         kept = self._take() if repeatable else None

@@ -1,7 +1,7 @@
 """Commands on another machine by SSH: one connection is kept and shared by all (OpenSSH's ControlMaster).
 
-No password is asked for, and a machine whose key is not in `known_hosts` is not talked to. Words are quoted for the remote
-shell, so that they arrive as they are.
+No password is asked for, and a machine whose key is not in `known_hosts` is not talked to. Words are quoted for the
+remote shell.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Ssh(Struct, frozen=True, kw_only=True):
         return done
 
     def close(self) -> None:
-        """End the connection and wait until its process is gone; commands that run fail. ssh answers before it removes its
+        """End the connection and wait for its process; running commands fail. ssh answers before it removes its
         socket: it would remove that of the next connection.
         """
         running = re.search(r"pid=([0-9]+)", Here().run([*self._ssh(), "-O", "check", "--", self.host]).err)
@@ -81,7 +81,7 @@ class Ssh(Struct, frozen=True, kw_only=True):
                 os.close(process)
 
     def _ssh(self) -> list[str]:
-        """The command without its host: these options are stronger than any configuration of ssh."""
+        """Options are stronger than any configuration of ssh."""
         options = {
             "BatchMode": "yes",
             "ClearAllForwardings": "yes",
@@ -136,7 +136,9 @@ class Ssh(Struct, frozen=True, kw_only=True):
 
 
 def _is_of(program: str, text: str) -> bool:
-    """Whether a program says why it ended: some end with 255 too, such as sbatch. One that was killed says nothing."""
+    """Whether a program says why it ended: some, such as sbatch, end with 255 too. One that was killed says
+    nothing.
+    """
     return any(line.startswith(f"{program}:") for line in text.splitlines())
 
 
