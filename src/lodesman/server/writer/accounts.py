@@ -61,10 +61,8 @@ def add_account(
 
 
 def put_account(tx: Transaction, body: AccountBody, *, by: str, reach: Reach) -> None:
-    """Make or change a user.
-
-    Raises InvalidRequest without a group, Forbidden out of `reach`, Conflict if a removed user, not the same person, left
-    something under this name.
+    """Make or change a user. Raises InvalidRequest without a group, Forbidden out of `reach`, Conflict if a removed
+    user, not the same person, left something under this name.
     """
     before = _admit(tx, body, reach)
     _check_administrators(body, _last_administrator(tx, [body]))
@@ -72,7 +70,6 @@ def put_account(tx: Transaction, body: AccountBody, *, by: str, reach: Reach) ->
 
 
 def _admit(tx: Transaction, body: AccountBody, reach: Reach) -> UserRow | None:
-    """The user as stored now."""
     name = body.name
     if not body.groups:
         raise InvalidRequest(f"User {name} needs at least one group.")
@@ -104,7 +101,6 @@ def _check_name_is_free(tx: Transaction, body: AccountBody, reach: Reach) -> Non
 
 
 def _check_administrators(body: AccountBody, last: str) -> None:
-    """Raises Conflict for the last administrator of the server."""
     if body.name == last:
         hint = "Make another one first: lode user add NAME --admin"
         raise Conflict(f"{body.name} is the only administrator.", hint=hint)
@@ -146,11 +142,11 @@ def issue_token(
     tx: Transaction, account: str, scopes: Collection[str] = USER_SCOPES, *, note: str = "",
     seconds: float | None = 30 * 86_400.0, parent: bytes | None = None, most: int = 0, reach: Reach = EVERYBODY,
 ) -> str:  # fmt: skip
-    """Make a user's token; returns its text, which is stored nowhere. `parent`: the hash of the token in use. `most`: how
-    many a user may have (0: any number); expired ones go first.
+    """Make a user's token; returns its text, which is stored nowhere. `parent`: the hash of the token in use.
+    `most`: how many a user may have (0: any number); expired ones go first.
 
-    Raises NotFound, InvalidRequest for an unknown scope, Conflict for admin rights, Forbidden, TooLarge, Unauthorized for
-    a revoked parent.
+    Raises NotFound, InvalidRequest for an unknown scope, Conflict for admin rights, Forbidden, TooLarge,
+    Unauthorized for a revoked parent.
     """
     unknown = set(scopes) - set(SCOPES)
     if unknown:
@@ -179,9 +175,7 @@ def issue_token(
 def issue_site_token(
     tx: Transaction, site: str, *, note: str = "", seconds: float | None = None, parent: bytes | None = None
 ) -> str:
-    """Make the token of a site that advertises itself; returns its text, which is stored nowhere. Raises Unauthorized for a
-    revoked parent.
-    """
+    """As `issue_token`, for a site that advertises itself. Raises Unauthorized for a revoked parent."""
     _check_parent(tx, parent)
     return _insert(tx, site, (), kind=SITE, note=note, seconds=seconds, parent=parent)
 
@@ -213,7 +207,6 @@ def disable_user(
 
 
 def _other_user(tx: Transaction, name: str, verb: str, *, by: str, reach: Reach) -> UserRow:
-    """Raises NotFound, Conflict for oneself, Forbidden."""
     if name == by:
         raise Conflict(f"You cannot {verb} yourself.", hint="Another administrator can.")
     user = accounts.user_named(tx.reader(), name)
@@ -226,8 +219,8 @@ def _other_user(tx: Transaction, name: str, verb: str, *, by: str, reach: Reach)
 def remove_user(
     tx: Transaction, name: str, *, by: str, reach: Reach = EVERYBODY, dry_run: bool = False
 ) -> UserRemoved:
-    """Remove a user with all tokens. Ended jobs, files and usage stay under the name, which only the same person gets
-    again. Raises NotFound, Forbidden, Conflict for oneself and for live jobs.
+    """Remove a user with all tokens. Ended jobs, files and usage stay under the name for the same person alone.
+    Raises NotFound, Forbidden, Conflict for oneself and for live jobs.
     """
     user = _other_user(tx, name, "remove", by=by, reach=reach)
     live: Counter[str] = Counter()
@@ -279,7 +272,7 @@ class UserFaults:
 def import_users(
     tx: Transaction, users: Sequence[AccountBody], *, update: bool, dry_run: bool, by: str, reach: Reach
 ) -> list[ImportedUser]:
-    """All or none; existing users change only by `update`. Raises as `put_account`, and Conflict, with numbers of users."""
+    """All or none; existing users change only by `update`. Raises as `put_account`, with numbers of users."""
     outcomes: list[tuple[ImportedUser, UserRow | None]] = []
     seen: set[str] = set()
     faults, last = UserFaults(), _last_administrator(tx, users)
@@ -321,8 +314,8 @@ def delete_expired_tokens(tx: Transaction) -> tuple[bytes, ...]:
 def revoke_token(
     tx: Transaction, prefix: str, *, account: str = "", with_others: bool = False, reach: Reach = EVERYBODY
 ) -> RevokedTokens:
-    """Delete a token, by the beginning of its hash, and all it made for the same user; `with_others`: for anybody. Raises
-    NotFound, Conflict if it is not the only one.
+    """Delete a token, by the beginning of its hash, and all it made for the same user; `with_others`: for anybody.
+    Raises NotFound, Conflict for several.
     """
     hashes = accounts.tokens_with_prefix(tx, prefix, account, reach) if prefix.isalnum() else []
     if not hashes:
@@ -340,8 +333,8 @@ SHOWN = 20
 def check_membership(
     config: ResourceConfig, vo: str, groups: Collection[str], reach: Reach = EVERYBODY
 ) -> None:
-    """Raises InvalidRequest for an unknown VO or a group of another, with the nearest names; Forbidden out of reach. What
-    the configuration does not list only needs to be a name.
+    """Raises InvalidRequest for an unknown VO or a group of another; Forbidden out of reach. What the configuration
+    does not list only needs to be a name.
     """
     if reach.vo and vo != reach.vo:
         raise _out_of_reach(reach)

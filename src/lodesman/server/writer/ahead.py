@@ -37,8 +37,8 @@ class HeardPilot(NamedTuple):
     named_at: float = inf  # when it last named what it has
 
     def excuses(self, claimed_at: float, now: float) -> bool:
-        """Whether a pilot may have run this before a gap, and be about to report it. Only claims since the gap before are
-        excused: else a word every half minute would excuse all.
+        """Whether a pilot may have run this before a gap, and be about to report it. Only claims since the gap
+        before are excused: else a word every half minute would excuse all.
         """
         return (
             self.excused_since <= claimed_at < self.steady_since and now - self.steady_since < _STEADY_SECONDS
@@ -69,8 +69,8 @@ def others_wait(_tx: Transaction, live: WriterState, pilot_id: int) -> bool:
 def take_back(
     tx: Transaction, live: WriterState, pilots: Mapping[int, HeardPilot]
 ) -> dict[int, list[Attempt]]:
-    """Release unstarted jobs ahead if other claims wait for them, but for as many as a pilot has cores; and what runs
-    beyond the pilot's size.
+    """Release unstarted jobs ahead if other claims wait, but for as many as a pilot has cores; and what runs beyond
+    its size.
     """
     left, by_pilot = _MOST_AT_ONCE, dict[int, list[Attempt]]()
     for number, heard in pilots.items():
@@ -88,7 +88,7 @@ def take_back(
 
 
 def _hoarded(tx: Transaction, live: WriterState, pilot_id: int, heard: HeardPilot) -> list[Attempt]:
-    """What a pilot has had ahead for too long. What it may have started unheard it keeps for two minutes."""
+    """What it may have started unheard a pilot keeps for two minutes."""
     waits = live.parked.of_pilot(pilot_id) is not None
     if len(live.parked) <= waits:
         return []
@@ -107,7 +107,6 @@ def _hoarded(tx: Transaction, live: WriterState, pilot_id: int, heard: HeardPilo
 
 
 def _claimed_before(tx: Transaction, names: list[Attempt], before: float, heard: HeardPilot) -> list[Attempt]:
-    """Those that live, were claimed before then, and are not excused."""
     if len(names) > 1 and not _claimed_before(tx, names[:1], before, _NEVER_AWAY):
         return []
     stored = attempts.jobs_with_attempts(tx, [job_id for job_id, _ in names])

@@ -1,7 +1,7 @@
 """What live attempts take of the limits: booked by the claim, released when the attempt ends.
 
-No counter is stored: all follows from the live attempts. New rules are prepared in portions, to hold the writer only
-briefly, and then replace the old ones. Now and then the same rules are prepared again, as a proof of what is counted.
+No counter is stored. New rules are prepared in portions, to hold the writer only briefly; now and then the same
+rules are prepared again, as a proof.
 """
 
 from __future__ import annotations
@@ -61,7 +61,6 @@ class _NextRules:
 
 
 def _places_of_pilots(db: Reader) -> Iterator[RunPlace]:
-    """Claims will come from there."""
     return (RunPlace(pilot.site, pilot.ce, pilot.queue, host_of(pilot.node)) for pilot in known_pilots(db))
 
 
@@ -82,8 +81,8 @@ def left_of(cores: int, memory_mb: int, promised: Iterable[tuple[int, int]]) -> 
 
 
 def fitting_attempts(held: Mapping[Attempt, Hold], cores: int, memory_mb: float) -> dict[Attempt, Hold]:
-    """Attempts that were beyond the pilot's size (0 MB: unknown) and fit now, as it holds them then. One alone always fits:
-    the matcher admitted it.
+    """Attempts that were beyond the pilot's size (0 MB: unknown) and fit now. One alone always fits: the matcher
+    admitted it.
     """
     beyond = [name for name, hold in held.items() if hold[0] == BEYOND]
     if not beyond:
@@ -149,8 +148,8 @@ class Bookings:
         *,
         is_proof: bool = False,
     ) -> None:
-        """Begin with other rules; `go_on` puts them into use. What runs goes on, even beyond a lower limit. `is_proof`: the
-        rules in use, to replace these only if they count otherwise.
+        """Begin with other rules; `go_on` puts them into use. What runs goes on, even beyond a lower limit.
+        `is_proof`: the rules in use, replaced only if they count otherwise.
         """
         if tx is not None:
             tx.undo.append(partial(self._set_next, self._next))
@@ -182,7 +181,6 @@ class Bookings:
         return True
 
     def _step(self, rules: _NextRules) -> bool:
-        """Add one thing; false if the rules are complete."""
         if rules.places:
             rules.limits.spot(rules.places.pop())
         elif rules.queues:
@@ -209,7 +207,6 @@ class Bookings:
         return self._next is None
 
     def _count_wrong(self, proof: RunLimits) -> int:
-        """Log what a proof counts otherwise."""
         counted, live = _used(self._index.limits), _used(proof)
         wrong = {name for name in counted.keys() | live.keys() if counted.get(name, 0) != live.get(name, 0)}
         for name in sorted(wrong)[:_MOST_SAID]:
@@ -236,7 +233,6 @@ class Bookings:
         self._index.next_limits = None if rules is None else rules.limits
 
     def _go_back(self, rules: _NextRules, before: RunLimits, delays: DelayRules = NO_DELAYS) -> None:
-        """Undo a replacement, keeping what is prepared."""
         self._index.limits, self._index.delays.rules = before, delays
         rules.limits.are_new = True
         self._set_next(rules)
@@ -254,7 +250,7 @@ class Bookings:
         tx.undo.append(partial(self._index.count_start, key, place))
 
     def ended(self, tx: Transaction, pilot: int, attempt: Attempt) -> None:
-        """An attempt ends, while its pilot still holds it."""
+        """An attempt ends; its pilot still holds it."""
         name = pilot, attempt
         self._changes(tx, name)
         booking = self._booked(name)

@@ -1,8 +1,8 @@
 """Bound pilots (push): each is sent for one job, and runs that alone (ADR 0060).
 
-The transaction that stores the pilot binds the job: it is Matched, and limits count it, but no lease runs before the pilot
-joins. The first claim takes the attempt. Until then the job goes back if the pilot ends, is to leave, waits too long or
-would not fit; that attempt does not count (`report.take_back`).
+The transaction that stores the pilot binds the job: it is Matched, and limits count it, but no lease runs before
+the pilot joins and claims it. Until then the job goes back, uncounted (`report.take_back`), if the pilot ends, is
+to leave, waits too long or would not fit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lodesman.wire.service import NewPilot
 def bind(
     tx: Transaction, live: WriterState, pilot_id: int, new: NewPilot, request: Mapping[str, Any]
 ) -> int | None:
-    """Give a pilot that is about to be stored the next job of its task queue; None if none may start."""
+    """Give a pilot about to be stored the next job of its task queue; None if none may start."""
     tq_id, index, queue = new.tq_id, live.queues.index, QueueId(new.site, new.ce, new.queue)
     place = RunPlace(*queue, "")
     if tq_id is None or not index.is_open(tq_id) or index.is_shut(tq_id, place):

@@ -1,6 +1,5 @@
-"""Change jobs that wait or are held, judged as at submission.
-
-Template and task queue are made anew; ids, attempts and history stay. Untouched members of arrays stay a run.
+"""Change jobs that wait or are held, judged as at submission. Ids, attempts and history stay; untouched members
+stay a run.
 """
 
 from __future__ import annotations
@@ -227,7 +226,7 @@ class ChangeJobs(RangeAction):
     def _move(
         self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range, *, waits: bool = False
     ) -> int | None:
-        """A run of its own; returns its cohort, None if refused or only counted."""
+        """Returns the cohort of the run, None if refused or only counted."""
         kind = (cohort.submission_id, cohort.template_id, cohort.tq_id)
         new = self.change.kinds.get(kind)
         first, queues, ids = cohort.base + run.start, self.live.queues, self.live.ids
@@ -274,6 +273,5 @@ class ChangeJobs(RangeAction):
             stored.forget_name(tx, submission)
 
     def _data(self) -> dict[str, Any]:
-        """For the event."""
         reason = {"reason": self.reason} if self.reason else {}
         return {**self._by(), **reason, "attributes": list(self.change.attributes)}

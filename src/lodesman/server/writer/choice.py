@@ -29,8 +29,8 @@ _MOST_STEPS: Final = 50_000_000
 class Choice:
     """Other jobs are passed over: neither changed nor refused.
 
-    Names and descriptions are judged beside the writer (`learn`), since reading texts takes long; the writer finds
-    the verdicts (`meant`). Jobs without one wait for the next command.
+    Names and descriptions are judged beside the writer (`learn`), which finds the verdicts (`meant`). Jobs without
+    one wait for the next command.
     """
 
     owner: str
@@ -71,7 +71,6 @@ class Choice:
             yield False
 
     def _parts(self, db: Reader, ranges: Iterable[range]) -> Iterator[tuple[int, int]]:
-        """(first, last) of submissions that one command may reach."""
         room = float(MOST_ROWS)
         for ids in ranges:
             for block in stored_between(db, ids[0], ids[-1], owner=self.owner):

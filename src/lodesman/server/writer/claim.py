@@ -35,9 +35,9 @@ _NOTHING: tuple[str, list[ClaimedAttempt]] = "", []
 class Claim:
     """A pilot asks for up to `count` jobs that fit what its session has free.
 
-    Up to `ahead` more, each fitting the whole pilot, are added to the answer at the end of the batch, if no other pilot
-    could start them now (ADR 0077). If nothing fits and `wait` is set, the claim parks, unless `count` is 0; a later batch
-    or `unpark` answers.
+    Up to `ahead` more, each fitting the whole pilot, are added at the end of the batch, if no other pilot could
+    start them now (ADR 0077). If nothing fits and `wait` is set, the claim parks, unless `count` is 0; a later
+    batch or `unpark` answers.
     """
 
     brief = True
@@ -88,7 +88,7 @@ class Claim:
             self.request = self.session.request(self.free, pools)
 
     def _end_in_time(self, now: float) -> None:
-        """Present only the life left until nothing may run there; begin no job later."""
+        """Present only the life left until nothing may run there."""
         end = self.live.mask.end_of_jobs(self.session.queue, now)
         if end is not None:
             free = self.session.until(self.free, now, end)
@@ -172,9 +172,11 @@ class Claim:
         return count > 0 and (not numbers or (key.cores <= numbers[0] and key.memory_mb <= numbers[1]))
 
     def _allowed(self) -> tuple[Sequence[int], int, int]:
-        """What is left of the resource (as `Matcher.choose` takes it), how many jobs, and the cores for all but the last.
+        """What is left of the resource (as `Matcher.choose` takes it), how many jobs, and the cores for all but the
+        last.
 
-        A full pilot gets one job to prefetch: the report of an ended one may be on its way. Jobs ahead take nothing.
+        A full pilot gets one job to prefetch: the report of an ended one may be on its way. Jobs ahead take
+        nothing.
         """
         if not self.subtracts:
             return (), self.count, UNLIMITED
@@ -195,9 +197,7 @@ class Claim:
         return numbers, min(self.count, cores + self.prefetched), cores
 
     def _shared(self, tx: Transaction, cores: int) -> SharedSlot | None:
-        """What jobs are packed into; None if they are drawn, as for an idle pilot: a short first job would leave no less
-        waste.
-        """
+        """None if jobs are drawn, as for an idle pilot: a short first job would leave no less waste."""
         last_end_s, queues, in_all = self.free.last_end_s, self.live.queues, self.session.offer.cores
         if (
             last_end_s is None
@@ -268,7 +268,7 @@ def unpark(tx: Transaction, claim: Claim) -> None:
 
 
 def serve_parked(live: WriterState, tx: Transaction) -> None:
-    """At the end of a batch, let parked claims take what it brought, and announce the rest."""
+    """Let parked claims take what a batch brought, and announce the rest."""
     freed, live.pilots.freed = live.pilots.freed, set()
     waiting = [claim for pilot_id in sorted(freed) if (claim := live.parked.of_pilot(pilot_id)) is not None]
     live.parked.serve(tx, waiting)
@@ -290,8 +290,8 @@ def examine_pilot(
     tx: Transaction, live: WriterState, session: PilotSession, promised: Sequence[tuple[int, int]], *,
     joined: bool, silent_seconds: float | None,
 ) -> PilotNow:  # fmt: skip
-    """The pilot now, with the request of its next claim; reads memory only. `promised`: (cores, memory_mb; 0: its cores'
-    part) of its jobs.
+    """The pilot now, with the request of its next claim; reads memory only. `promised`: (cores, memory_mb; 0: its
+    cores' part) of its jobs.
     """
     claim = live.parked.of_pilot(session.id)
     end = live.mask.end_of_jobs(session.queue, tx.now)

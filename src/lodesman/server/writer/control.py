@@ -1,6 +1,6 @@
 """Kill, hold, release, reschedule and delete single jobs, slices and whole arrays.
 
-Rows move one by one, members without a row by holes. One command reads a limited number of rows; the rest is for the next.
+Rows move one by one, other members by holes. One command reads a limited number of rows; the rest is for the next.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class RangeAction:
         return out
 
     def _in_range(self, tx: Transaction, out: ControlOutcome, ids: range, room: float) -> tuple[int, float]:
-        """Returns the first id not done, and how many more rows may be read."""
+        """The first id not done, and how many more rows may be read."""
         owner = self.choice.owner if self.choice is not None else ""
         for block in self._singles.blocks(tx, ids, owner):
             first, last = max(ids[0], block.base), min(ids[-1], block.base + block.count - 1)
@@ -124,7 +124,7 @@ class RangeAction:
     def _in_block(
         self, tx: Transaction, out: ControlOutcome, block: IdBlock, rows: list[JobRow], run: range
     ) -> int:
-        """Returns the last id done."""
+        """The last id done."""
         touched = self._singles.cohorts(tx, block, run)
         if self.choice is not None:
             rows, touched, stop = self.choice.meant(block, rows, touched, run)
@@ -231,7 +231,6 @@ class Control(RangeAction):
             submit_pools.ask_for_pass(tx)
 
     def _refusal(self, tx: Transaction, row: JobRow) -> str:
-        """Why it does not apply, or ''."""
         if self._is_kept(row.admin_held):
             return _KEPT
         if self._takes_over(row.state, row.admin_held):
@@ -253,7 +252,6 @@ class Control(RangeAction):
         return ""
 
     def _too_many(self, more: int) -> str:
-        """Why the owner may have no further jobs waiting, or ''."""
         if not self.most or TARGET[self.action] is not JobState.WAITING:
             return ""
         would = self.live.queues.index.load(self._owner).waiting + more
@@ -316,15 +314,12 @@ class Control(RangeAction):
         self._changed(tx, out, cohort, run, JobState.WAITING)
 
     def _is_kept(self, admin_held: int) -> bool:
-        """Whether an administrator held the job, and the caller is none."""
         return bool(admin_held) and not self.admin and TARGET[self.action] is JobState.WAITING
 
     def _takes_over(self, state: str, admin_held: int) -> bool:
-        """Whether an administrator holds what a user holds."""
         return self.admin and self.action == "hold" and state == JobState.HELD and not admin_held
 
     def _waits(self, tq_id: int) -> str:
-        """Waiting, or Held with its task queue."""
         reason = self.live.queues.held.get(tq_id)
         if reason is None:
             return "it is Waiting"

@@ -1,4 +1,4 @@
-"""Who waits for whom, in the writer's memory (ADR 0070). How far a wait has come is not stored: it follows from the jobs."""
+"""Who waits for whom, in the writer's memory (ADR 0070). How far a wait has come follows from the jobs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class SettlingJobs(NamedTuple):
 
 
 class Dependents:
-    """All dependencies. For the writer's thread only."""
+    """All dependencies. For the writer's thread alone."""
 
     def __init__(self, db: Reader) -> None:
         self.due: dict[Dependency, bool] = {}  # to be judged

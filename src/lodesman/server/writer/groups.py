@@ -31,7 +31,7 @@ class NamedGroup(NamedTuple):
 
 
 def know_shares(db: Reader, policy: Policy, now: float) -> None:
-    """Let a policy have the shares by command; reads them only after a change, or an end."""
+    """Let a policy have the shares by command, read only after a change, or an end."""
     version = shares_version(db)
     if policy.shares_version != version or now >= policy.shares_until:
         changes = shares_set(db, now)
@@ -107,7 +107,7 @@ def set_share(
 def add_members(
     tx: Transaction, group: str, users: Sequence[str], *, by: str, reason: str, reach: Reach = EVERYBODY
 ) -> None:
-    """Put users into a group, all or none. Raises NotFound, Forbidden."""
+    """All or none. Raises NotFound, Forbidden."""
     for user in _users(tx, users, reach):
         if group not in user.groups:
             _put(tx, user, [*user.groups, group], by=by, reason=reason)
@@ -116,7 +116,7 @@ def add_members(
 def remove_members(
     tx: Transaction, group: str, users: Sequence[str], *, by: str, reason: str, reach: Reach = EVERYBODY
 ) -> None:
-    """Take users out, all or none; jobs stay. Raises NotFound, Conflict for a user's only group, Forbidden."""
+    """All or none; jobs stay. Raises NotFound, Conflict for a user's only group, Forbidden."""
     members = _users(tx, users, reach)
     for user in members:
         if group not in user.groups:

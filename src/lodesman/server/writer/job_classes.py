@@ -136,7 +136,6 @@ _VARIANT = 'No job class "{}": whole classes are removed. A variant goes when it
 
 
 def _places(name: str, classes: Classes, quotas: QuotaRules, tree: ResourceTree) -> Iterator[str]:
-    """What names a class, or a variant of it."""
     if classes.default_jc.partition(".")[0] == name:
         yield "default_jc of the configuration"
     for quota_set in {**quotas.in_use, **quotas.sets}.values():

@@ -54,12 +54,9 @@ AHEAD_SECONDS: Final = 1.5
 
 
 class _LivePools(PoolMap):
-    """SubmitPools, the bits of CE queues, and the last pass."""
-
     last_pass: PassRow
 
     def number(self, tx: Transaction, queues: Iterable[QueueId]) -> None:
-        """Give new queues bits."""
         before, after = self.bits, numbered(queues, self.bits)
         if len(after) > len(before):
             tx.undo.append(partial(setattr, self, "bits", before))
@@ -67,12 +64,10 @@ class _LivePools(PoolMap):
             submit_pools.insert_bits(tx, {queue: after[queue] for queue in after.keys() - before})
 
     def forget_pools(self, tx: Transaction, gone: Iterable[str]) -> None:
-        """No job needs these pools."""
         tx.undo.append(partial(self.put, self.put(dict.fromkeys(gone))))
         submit_pools.pools_changed(tx)
 
     def passed(self, tx: Transaction, config: str) -> PassRow:
-        """All pools were evaluated by this configuration."""
         tx.undo.append(partial(setattr, self, "last_pass", self.last_pass))
         self.last_pass = PassRow(self.last_pass.id + 1, tx.now, config)
         return self.last_pass
@@ -106,7 +101,6 @@ class _LivePilots:
     def order_stop(
         self, tx: Transaction, pilot_id: int, attempt: Attempt, *, attempt_id: int, reason: str
     ) -> None:
-        """The pilot gets the order when it is next heard; it is stored."""
         tx.put(self.stop_orders.setdefault(pilot_id, {}), attempt, reason)
         attempts.order_stop(tx, attempt_id, reason)
 
@@ -114,7 +108,7 @@ class _LivePilots:
         self, tx: Transaction, pilot_id: int, attempt: Attempt, key: TaskQueueKey, place: RunPlace, *,
         ahead: bool = False,
     ) -> None:  # fmt: skip
-        """Let a pilot have a live attempt; `ahead`: to run later."""
+        """`ahead`: to run later."""
         held = self.held.get(pilot_id)
         if held is None:
             held = self.held[pilot_id] = {}
@@ -122,7 +116,7 @@ class _LivePilots:
         tx.undo.append(partial(held.pop, attempt, None))
 
     def ahead_of(self, pilot_id: int) -> int:
-        """How many attempts it has ahead, with those beyond its size. For any thread."""
+        """Also beyond its size. For any thread."""
         return sum(hold[0] < 0 for hold in list(self.held.get(pilot_id, {}).values()))
 
     def runs_beyond(self, pilot_id: int) -> bool:
@@ -130,7 +124,7 @@ class _LivePilots:
         return any(hold[0] == BEYOND for hold in list(self.held.get(pilot_id, {}).values()))
 
     def note_ended(self, tx: Transaction, pilot_id: int, count: int) -> None:
-        """Count attempts that ended by themselves."""
+        """Of attempts that ended by themselves."""
         tx.afterwards.append(partial(self._count_ended, pilot_id, tx.now, count))
 
     def _count_ended(self, pilot_id: int, at: float, count: int) -> None:
@@ -152,15 +146,15 @@ class _LivePilots:
             tx.put(held, attempt, (BEYOND, *held[attempt][1:]))
 
     def fit(self, tx: Transaction, pilot_id: int, cores: int, memory_mb: float) -> None:
-        """What a pilot of that size (0 MB: unknown) runs holds what it asked for, if it fits. Else it counts as ahead: the
-        end of another may be on its way.
+        """What a pilot of that size (0 MB: unknown) runs holds what it asked for, if it fits. Else it counts as
+        ahead: the end of another may be on its way.
         """
         held = self.held.get(pilot_id, {})
         for attempt, hold in fitting_attempts(held, cores, memory_mb).items():
             tx.put(held, attempt, hold)
 
     def handed_in(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> None:
-        """The payload has ended: it holds nothing."""
+        """The payload holds nothing any more."""
         held = self.held.get(pilot_id, {})
         # One that nobody said was started is handed in only as one of few.
         is_late = attempt in held and held[attempt][0] == AHEAD
@@ -171,7 +165,7 @@ class _LivePilots:
             self.freed.add(pilot_id)
 
     def stopped(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> str | None:
-        """A live attempt has ended; returns the reason of an order to stop it."""
+        """Returns the reason of an order to stop the ended attempt."""
         held = self.held.get(pilot_id)
         if held:
             tx.drop(held, attempt)
@@ -182,7 +176,6 @@ class _LivePilots:
         return tx.drop(orders, attempt) if orders else None
 
     def ended(self, tx: Transaction, pilot_id: int) -> None:
-        """A pilot has ended with all its attempts."""
         tx.discard(self.running, pilot_id)
         tx.discard(self.silent, pilot_id)
         tx.afterwards.append(partial(self._forget, pilot_id))

@@ -1,7 +1,4 @@
-"""Jobs that wait for other jobs: who may wait for whom, and what the end of a batch frees (ADR 0070).
-
-While no job waits, the end of a job costs a test for an empty dictionary.
-"""
+"""Jobs that wait for other jobs: who may wait for whom, and what the end of a batch frees (ADR 0070)."""
 
 from __future__ import annotations
 
@@ -168,7 +165,7 @@ def free_forgotten(tx: Transaction, live: WriterState) -> int:
 
 
 def _judge(tx: Transaction, live: WriterState, dependency: Dependency, room: int) -> int:
-    """Judge parents that may have ended; returns how many rows were read."""
+    """Returns how many rows were read."""
     dependency.keep(tx)
     live.queues.claims.write_cursors(tx)
     used = 1
@@ -231,7 +228,7 @@ def _complete(tx: Transaction, live: WriterState, dependency: Dependency) -> Non
 
 
 def _free(tx: Transaction, live: WriterState, dependency: Dependency, new: JobState, reason: str) -> None:
-    """Move jobs in portions; their dependencies are deleted last."""
+    """In portions; dependencies are deleted last."""
     book, ids = live.order, range(dependency.row.job_id, dependency.row.last_job + 1)
     waiter = book.beside(dependency)
     tx.put(book.settling, ids[0], SettlingJobs((ids,), new, reason, [gone.row for gone in waiter]))
@@ -240,7 +237,6 @@ def _free(tx: Transaction, live: WriterState, dependency: Dependency, new: JobSt
 
 
 def _go_on(tx: Transaction, live: WriterState) -> int:
-    """Move a portion; returns how many rows."""
     settling = live.order.settling
     job_id, batch = next(iter(settling.items()))
     out = _settle(tx, live, batch.rest, batch.new, batch.reason)
@@ -263,8 +259,6 @@ def _settle(
 
 
 class _Span(NamedTuple):
-    """Jobs with start <= id < stop in one state."""
-
     start: int
     stop: int
     ended: bool
@@ -307,7 +301,6 @@ def _without_rows(tx: Transaction, row: DependencyRow, ids: range) -> Iterator[_
 
 
 def _filled(spans: Iterable[_Span], start: int, stop: int) -> Iterator[_Span]:
-    """Joins equal spans, and fills gaps."""
     last = _Span(start, start, ended=True)
     for span in (*spans, _Span(stop, stop, ended=True)):
         for part in (_Span(last.stop, span.start, ended=True), span):

@@ -1,4 +1,4 @@
-"""What a waiting job becomes by new values, another job class among them."""
+"""What a waiting job becomes by new values."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class OtherValues:
     def of_job(
         self, kind: ChangeableJobs, before: jobs.JobSpec, resolutions: Sequence[Resolution]
     ) -> tuple[jobs.JobSpec, Resolution | None]:
-        """The changed job, judged by its class as it was, or by its new class; and what that made of it. `resolutions`: of
-        before. Raises InvalidJob, Forbidden.
+        """The changed job, judged by its class as it was, or by its new class; and what that made of it.
+        `resolutions`: of before. Raises InvalidJob, Forbidden.
         """
         old, complexes = record_of_spec(before, kind.group), self._classes.vocabulary.complexes
         names = [name for name in self.given if name not in (_CLASS, _VARIANT)]
@@ -83,7 +83,6 @@ class OtherValues:
         return after, made
 
     def _need_same_origins(self, resolutions: Sequence[Resolution]) -> None:
-        """Raises InvalidJob if some set a value, and others have it of their class."""
         paths = [
             {(path, origin in FROM_CLASS) for path, origin in resolution.origins.items()}
             for resolution in resolutions
@@ -113,7 +112,7 @@ class OtherValues:
     def _of_class(
         self, kind: ChangeableJobs, job: jobs.JobSpec, made: Resolution | None
     ) -> tuple[jobs.JobSpec, Resolution | None]:
-        """Values as if submitted now, with its own. Raises InvalidJob, Forbidden."""
+        """Values as if submitted now, with its own."""
         whole, origins = record_of_spec(job, kind.group), made.origins if made else {}
         explicit = {name for name, value in self.given.items() if value is not None}
         explicit |= set() if made else self._described(kind)
@@ -138,7 +137,7 @@ class OtherValues:
         return after, resolution
 
     def _described(self, kind: ChangeableJobs) -> set[str]:
-        """What the description of unchanged jobs sets; that of a batch is not kept."""
+        """The description of a batch is not kept."""
         _, text, count, is_array, first, last = description_of(self._db, kind.submission)
         if not text or not first <= kind.template <= last or not (is_array or count == 1):
             return set()
@@ -147,7 +146,7 @@ class OtherValues:
 
 
 def _read(values: jobs.Record) -> jobs.JobSpec:
-    """Defaults for None. Raises InvalidJob."""
+    """Defaults for None."""
     present = {name: value for name, value in values.items() if value is not None}
     return jobs.read_job(present, whole=False).spec if present else jobs.JobSpec(executable="")
 

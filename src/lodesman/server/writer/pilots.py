@@ -43,7 +43,7 @@ def hash_token(token: str) -> bytes:
 
 
 def prepare_pilots(tx: Transaction, live: WriterState, new: Sequence[NewPilot]) -> list[int]:
-    """Store pilots before they are submitted; returns their ids. Bound ones up to the first that gets no job. Raises
+    """Store pilots before they are submitted; returns ids. Bound ones up to the first that gets no job. Raises
     Conflict if a queue has more live pilots than one of them allows.
     """
     numbers = []
@@ -90,7 +90,8 @@ def pilots_submitted(
 ) -> None:
     """Stamp -> native id, or None with the reason of a refusal.
 
-    A refusal aborts only a pilot not heard of otherwise: a slow submission counts as refused, and its pilot may exist.
+    A refusal aborts only a pilot not heard of otherwise: a slow submission counts as refused, and its pilot may
+    exist.
     """
     for stamp, (native_id, reason) in outcome.items():
         row = pilot_by_stamp(tx.reader(), stamp)
@@ -107,7 +108,7 @@ def pilots_submitted(
 
 
 class _FoundQueue(NamedTuple):
-    """The queue in which a pilot found itself, with its configuration."""
+    """The queue in which a pilot found itself."""
 
     place: QueueId
     request: str  # JSON
@@ -129,10 +130,11 @@ def join_pilot(
     tx: Transaction, live: WriterState, token: str, nonce: str, node: Mapping[str, Any], *,
     found_queue: _FoundQueue | None = None,
 ) -> JoinedPilot:  # fmt: skip
-    """Exchange a one-time join token for a token bound to the lease.
+    """Exchange a one-time join token for a token bound to the lease; again with the same nonce: the answer was
+    lost.
 
-    With the same nonce it works again: the answer was lost. `found_queue`: for a pilot sent to no queue, or forwarded. May
-    raise Unauthorized for an unknown, used or expired token, Conflict if the pilot ended.
+    `found_queue`: for a pilot sent to no queue, or forwarded. Raises Unauthorized for an unknown, used or expired
+    token, Conflict if the pilot ended.
     """
     digest = hash_token(token)
     stored = pilots.join_token(tx, digest)
@@ -180,8 +182,8 @@ def end_pilot(
 ) -> int:
     """A pilot left, its batch system says so, or its lease ended: its live attempts go back. Returns how many.
 
-    A lost one may be alive behind a broken network: for a while its token is good for results of these attempts. One that
-    had ended stays as it ended, but leftovers are searched for.
+    A lost one may be alive behind a broken network: for a while its token is good for results. One that had ended
+    stays as it ended, but leftovers are searched for.
     """
     row = pilots.need_pilot(tx, pilot_id=pilot_id)
     before = row.state in PILOT_ENDED
@@ -197,8 +199,8 @@ def end_pilot(
 
 
 def drain_pilots(tx: Transaction, live: WriterState, pilot_ids: Iterable[int], reason: str = "") -> int:
-    """Let pilots finish what they run; waiting claims are answered. Without a reason an administrator said so, and nothing
-    takes it back. Returns how many were there.
+    """Let pilots finish what they run; waiting claims are answered. Without a reason an administrator said so, and
+    nothing takes it back. Returns how many were there.
     """
     changed = 0
     for pilot_id in pilot_ids:

@@ -1,7 +1,6 @@
 """Which SubmitPools each CE queue serves, in memory (RFC #7): `getSubmitPoolsForQueue`.
 
-Pools are masks of queues, one bit a queue. What a queue serves is read off all masks on demand. Changed by the writer,
-read by all threads.
+Pools are masks of queues, one bit a queue. Changed by the writer, read by all threads.
 """
 
 from __future__ import annotations

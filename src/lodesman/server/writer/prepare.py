@@ -1,7 +1,4 @@
-"""From the body of a submission to what the writer stores: parse, check, optimize, once per cohort.
-
-Nothing is stored unless all is good; a refusal names the bad job of a batch.
-"""
+"""From the body of a submission to what the writer stores: parse, check, optimize, once per cohort."""
 
 from __future__ import annotations
 
@@ -110,7 +107,7 @@ class Preparation:
     def read(
         self, index: int, entry: str | jobs.Record, verified: VerifyResult | None
     ) -> tuple[jobs.Description, PositionMap, Form]:
-        """A description after the six steps, places of its attributes, its language. `verified`: the steps' result before
+        """A description after the six steps, places of its attributes, its language. `verified`: the result before
         the server's JSV.
         """
         original, places, form = read_entry(self.body, entry)
@@ -131,7 +128,7 @@ class Preparation:
         return kept, places, form
 
     def _hold(self, index: int, letters: str, resolution: Resolution | None) -> None:
-        """Judge `h`, which also stands for the user's option where class or JSV may have changed it."""
+        """`h` also stands for the user's option where class or JSV may have changed it."""
         origin = _BY_USER if resolution is None else resolution.origins.get("Held", "")
         if self.body.hold and (resolution is None or (letters and origin == _BY_USER)):
             self.holds[index] = _ON_HOLD
@@ -183,7 +180,9 @@ class Preparation:
             self._check_programs(description, self.shelf)
 
     def _check_programs(self, description: jobs.Description, shelf: Shelf) -> None:
-        """Raises InvalidJob for an uploaded program whose interpreter no node has; adds a notice if a shell will read it."""
+        """Raises InvalidJob for an uploaded program whose interpreter no node has; adds a notice if a shell will
+        read it.
+        """
         programs = jobs.list_programs(description.spec, description.members)
         for name in jobs.input_names(description.spec, description.members):
             if name in self._scripts or name.rpartition("/")[2] not in programs:
@@ -208,7 +207,6 @@ class Preparation:
             raise
 
     def _say_default(self, wrong: Impossible, record: Record, offset: int) -> None:
-        """Say that the refused time is the default."""
         resolution = self.resolutions.get(offset)
         is_given = jobs.find_spelling(_TIME, record) in record or (
             resolution is not None and _TIME in resolution.origins
@@ -226,7 +224,6 @@ class Preparation:
     def _warn_of_bans(
         self, sites: Collection[str], config: VOConfig, record: Record, places: PositionMap
     ) -> None:
-        """Name unconfigured sites, each once."""
         for name in sites:
             if name in self._bans or len(self._bans) >= _MOST_BANS:
                 continue
@@ -283,7 +280,6 @@ class Preparation:
         return _ENCODER.encode(stored).decode(), True
 
     def _uploads_of(self, names: Collection[str]) -> dict[str, Upload]:
-        """Raises InvalidJob for a file that was not uploaded."""
         if self.db is None:
             return dict.fromkeys(names, Upload("", 0))
         for name in names:
@@ -306,11 +302,11 @@ def prepare(
     body: SubmitBody, who: Principal, policy: Policy, db: Reader | None, classes: Classes,
     *, verified: Sequence[VerifyResult] | None = None, room: int | None = None, shelf: Shelf | None = None,
 ) -> tuple[PreparedSubmission, Sequence[Notice]]:  # fmt: skip
-    """Check a submission. Without a database input files are not checked. `verified`: what the server's JSV left of each
-    description; None: there is no JSV. `shelf`: where input files lie.
+    """Check a submission. Without a database input files are not checked. `verified`: what the server's JSV left of
+    each description; None: no JSV. `shelf`: where input files lie.
 
-    Raises SyntaxFault, InvalidJob, Impossible, TooLarge, Forbidden, InvalidRequest; TakesLong beyond `room` for letters of
-    job classes, or then if members may be of many kinds.
+    Raises SyntaxFault, InvalidJob, Impossible, TooLarge, Forbidden, InvalidRequest; TakesLong beyond `room` for
+    letters of job classes, or then if members may be of many kinds.
     """
     work = Preparation(body, who, policy, db, Resolver(classes, who.name, who.groups, room=room))
     work.few_kinds, work.shelf = room is not None, shelf
@@ -353,7 +349,6 @@ def prepare(
 def _batch(
     work: Preparation, entries: Sequence[str | jobs.Record], checked: Sequence[VerifyResult | None]
 ) -> list[PreparedCohort]:
-    """Each description is read as it comes."""
     parts: list[PreparedCohort] = []
     for position, (entry, verified) in enumerate(zip(entries, checked, strict=True)):
         with in_batch(position):

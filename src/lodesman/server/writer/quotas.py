@@ -173,7 +173,7 @@ def check_limits(tx: Transaction, rules: QuotaRules) -> bool:
 
 
 def open_delays(tx: Transaction, live: WriterState) -> None:
-    """Open due delays; claims that wait are asked again with this batch."""
+    """Open due delays; waiting claims are asked again with this batch."""
     delays = live.queues.index.delays
     for delay, until in delays.open_due():
         tx.undo.append(partial(delays.shut_until, delay, until))
@@ -268,8 +268,8 @@ def limits_of(
     _tx: Transaction, live: WriterState, run_places: Iterable[RunPlace], pilots: Mapping[int, RunPlace],
     jobs: int | TaskQueueKey,
 ) -> LimitAnswer:  # fmt: skip
-    """Buckets that keep jobs of a task queue, or key, from starting at the places and in the `pilots`, and in which; reads
-    memory only.
+    """Buckets that keep jobs of a task queue, or key, from starting at the places and in the `pilots`; reads memory
+    only.
     """
     index = live.queues.index
     if not index.limits.active or not (isinstance(jobs, TaskQueueKey) or index.has(jobs)):

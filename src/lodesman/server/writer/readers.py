@@ -49,7 +49,7 @@ def remove_readers(tx: Transaction, submission: int, names: Sequence[str], user:
 
 
 def _check_known(db: Reader, names: Sequence[str], vo: str) -> None:
-    """Raises NotFound; it says the same of users of other VOs."""
+    """Says the same of unknown users and those of other VOs."""
     for name in names:
         user = accounts.user_named(db, name)
         if user is None or user.vo != vo:

@@ -1,7 +1,6 @@
 """A changed configuration reaches existing pilots (ADR 0024).
 
-What a pilot presents is stored, for every process. It follows the configuration: of all live pilots when that changes, of
-a new one when it is stored. Later claims use it; waiting claims are matched again.
+What a pilot presents is stored, for every process. Later claims use it; waiting claims are matched again.
 """
 
 from __future__ import annotations

@@ -179,7 +179,6 @@ def _take_report(
 
 
 def _charged(tx: Transaction, row: JobRow, report: AttemptReport) -> JobRow:
-    """Allows one more attempt if this one does not count."""
     cause = report.cause if report.state == "Released" else ""
     if cause == RETURNED and row.state is JobState.MATCHED:
         return jobs.allow_another(tx, row)

@@ -1,4 +1,4 @@
-"""Descriptions through the six steps; with the server's JSV only in the background process."""
+"""Descriptions through the six steps."""
 
 from __future__ import annotations
 
@@ -106,7 +106,6 @@ class Resolver:
         return self._own.usable(listed)
 
     def _derive(self, name: str) -> ClassSnapshot | ClassRefusal:
-        """Raises TakesLong, TooLarge."""
         derived = self._own.get(name)
         if isinstance(derived, ClassSnapshot):
             self._given += derived.size

@@ -1,7 +1,6 @@
 """Pilots that joined: when each was heard, what it may match, who it is.
 
-What a pilot presents is computed here alone: what is configured of its queue, at most what its node has, and of that what
-is free. Leases live in memory only: downtime of the server never counts.
+What a pilot presents is computed here alone. Leases live in memory only: downtime of the server never counts.
 """
 
 from __future__ import annotations
@@ -104,9 +103,8 @@ _NO_OFFER: Final = '{"platforms":[],"cores":0,"memory_mb":0,"norm_cpu_seconds":0
 
 
 class HostLoads:
-    """Load values of hosts, as quota sets name them: `num_proc`, and `mem_total` in bytes.
-
-    Of each host the last report counts, even after the pilot's end.
+    """Load values of hosts, as quota sets name them: `num_proc`, and `mem_total` in bytes; the last report of each
+    counts, even after the pilot's end.
     """
 
     def __init__(self, nodes: Iterable[str]) -> None:
@@ -189,7 +187,6 @@ def _cut(free: FreeResources, seconds: float, scaling: float) -> FreeResources:
 def _presented(
     offer: ResourceRequest, free: FreeResources, served: ServedPools = NO_POOLS
 ) -> ResourceRequest:
-    """The request with that much free. `served`: by its queue."""
     return replace(
         offer,
         submit_pools=served.pools,

@@ -21,7 +21,7 @@ FREE: Final = "the jobs that it waited for have ended"
 
 @dataclass(slots=True)
 class Settle(RangeAction):
-    """Waiting jobs become `new`. Runs of fewer than `few` members become rows: runs would slow later searches."""
+    """Waiting jobs become `new`. Runs of fewer than `few` members become rows: runs slow later searches."""
 
     new: JobState = field(kw_only=True)
     few: int = field(kw_only=True, default=0)

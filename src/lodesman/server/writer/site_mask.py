@@ -1,7 +1,6 @@
 """Closing and opening sites, CEs and queues without touching the configuration (ADR 0025).
 
-The database has the closings, for all who ask. The command that closes drains existing pilots, so that no claim has to
-ask.
+The command that closes drains existing pilots, so that no claim has to ask.
 """
 
 from __future__ import annotations
@@ -92,8 +91,8 @@ class ClosingOutcome(Struct, frozen=True, kw_only=True):
 def close_site(
     tx: Transaction, live: WriterState, closing: Closing, *, dry_run: bool = False
 ) -> ClosingOutcome:
-    """Close a node and drain its pilots, unless they may stay. An announced closing drains them just before it begins, and
-    waiting pilots ask anew. What is closed keeps its `since`.
+    """Close a node and drain its pilots, unless they may stay. An announced closing drains them just before it
+    begins. What is closed keeps its `since`.
 
     Raises InvalidRequest; Conflict if what is closed would be announced, since that would open it until then.
     """
@@ -134,7 +133,6 @@ def _drain(tx: Transaction, live: WriterState, pilots: Sequence[int], why: str) 
 
 
 def _know_mask(tx: Transaction, live: WriterState) -> None:
-    """Let claims obey what is stored now."""
     tx.undo.append(partial(setattr, live, "mask", live.mask))
     live.mask = closings(tx.reader())
 
@@ -148,7 +146,9 @@ class OpeningOutcome(Struct, frozen=True, kw_only=True):
 
 
 def open_site(tx: Transaction, live: WriterState, node: NodePath, opened_by: str) -> OpeningOutcome:
-    """Open exactly what was closed or announced; pilots still leaving stay (ADR 0063). Raises Conflict if it is neither."""
+    """Open exactly what was closed or announced; pilots still leaving stay (ADR 0063). Raises Conflict if it is
+    neither.
+    """
     known_closings = closings(tx.reader(), node[0]).known(tx.now)
     others = tuple(other for other in known_closings if other.concerns(node) and other.node != node)
     before = _known(tx, node)
@@ -188,7 +188,7 @@ def tend_closings(tx: Transaction, live: WriterState) -> TendingOutcome:
 
 
 def _let_stay(tx: Transaction, node: NodePath) -> tuple[int, ...]:
-    """Let pilots stay, unless another closing holds; returns them."""
+    """Unless another closing holds; returns the pilots."""
     reasons = {
         number: why_drained(tx, place)
         for number, place, why in director.leaving_there(tx, node)
@@ -230,6 +230,5 @@ def check_reason(reason: str) -> str:
 
 
 def _known(tx: Transaction, node: NodePath) -> Closing | None:
-    """The closing of exactly this node, in force or announced."""
     mask = closings(tx.reader(), node[0])
     return next((closing for closing in mask.known(tx.now) if closing.node == node), None)

@@ -1,7 +1,7 @@
 """Attempts whose pilot is gone; and strays, which live while their job names another attempt, or none.
 
-Only an old data folder should have strays. Their numbers are never reused, and no payload runs twice unless a user says
-so.
+Only an old data folder should have strays. Their numbers are never reused, and no payload runs twice unless a user
+says so.
 """
 
 from __future__ import annotations
@@ -72,7 +72,6 @@ def mend_strays(tx: Transaction, live: WriterState, attempt_ids: Iterable[int]) 
 
 
 def _end(tx: Transaction, live: WriterState, pilot_id: int, row: JobRow, cause: str, *, why: str) -> None:
-    """End the attempt of a job, which goes back."""
     if live.pilots.bound.get(pilot_id) == (row.id, row.attempt):
         take_back(live, tx, pilot_id, why or cause)
         return
@@ -86,7 +85,7 @@ def _forget(tx: Transaction, live: WriterState, stray: Stray) -> None:
 
 
 def _name(tx: Transaction, live: WriterState, stray: Stray, row: JobRow) -> JobState:
-    """Let the job name the attempt, unless it had a later one; returns the job's state."""
+    """Unless it had a later one; returns the job's state."""
     is_last = row.last_attempt == stray.id or (stray.number > row.attempt and row.state not in ACTIVE)
     if is_last:
         row = jobs.name_attempt(tx, row, stray.number, stray.id)

@@ -151,7 +151,6 @@ class Submit:
         return Submission(earlier.id, first, count, earlier.held, repeated=True, notices=[])
 
     def _need_room(self) -> None:
-        """Raises TooLarge beyond the owner's limits."""
         prepared, limits, index = self.prepared, self.limits, self.live.queues.index
         if limits is None:
             return
@@ -201,7 +200,7 @@ class Submit:
         return 0
 
     def _hold(self, tx: Transaction, base: int) -> None:
-        """Hold jobs before any pilot can ask."""
+        """Before any pilot can ask."""
         for tq_id, reason in self._never.items():
             self.live.queues.hold(tx, tq_id, reason)
         owner = self.prepared.owner

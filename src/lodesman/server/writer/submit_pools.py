@@ -25,7 +25,6 @@ CONFIG: Final = "config"
 
 
 def _other_configuration(done: str, config: str) -> Conflict:
-    """The refusal. `config`: the writer's digest."""
     text = f"The SubmitPools were {done} by another configuration than this process has."
     return Conflict(text, **{CONFIG: config})
 
@@ -47,7 +46,7 @@ def number_at_start(tx: Transaction, queues: Collection[QueueId]) -> None:
 
 
 def refresh_pools(tx: Transaction, live: WriterState, difference: PassResult, config: str) -> PassRow:
-    """One pass with one time stamp, even without changes. Raises Conflict if another pass or configuration came first."""
+    """One pass with one time stamp. Raises Conflict if another pass or configuration came first."""
     if difference.previous != live.pools.last_pass.id:
         raise Conflict(f"Refresh {live.pools.last_pass.id} of the SubmitPools came between.")
     if difference.config != config:
@@ -114,8 +113,8 @@ class PoolIds:
 
 
 def rekey_pools(tx: Transaction, live: WriterState, renewals: Renewals, config: str) -> int:
-    """Give pools and their task queues the keys of today's types, all or nothing; returns how many task queues. Raises
-    Conflict if another configuration has come.
+    """Give pools and their task queues the keys of today's types, all or nothing; returns how many task queues.
+    Raises Conflict if another configuration has come.
     """
     if renewals.config != config:
         raise _other_configuration("read", config)

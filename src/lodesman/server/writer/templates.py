@@ -64,8 +64,6 @@ def make_payload(spec: JobSpec, uploads: Uploads) -> AttemptWork:
 
 
 class _StoredJob(NamedTuple):
-    """A job as it was checked, placeholders not filled."""
-
     spec: JobSpec
     uploads: Uploads
 
@@ -139,8 +137,8 @@ class ValueCache(Generic[V]):
     """Recently used values, by number."""
 
     def __init__(self, make: Callable[[int], tuple[V, int]], *, most_bytes: int) -> None:
-        """`make` gives a value and its size in bytes. The newest value is always kept, so that a large one is not made
-        again for each claim.
+        """`make` gives a value and its size in bytes. The newest is always kept: a large one is not made again for
+        each claim.
         """
         self._make = make
         self._most_bytes = most_bytes
@@ -171,8 +169,6 @@ class ValueCache(Generic[V]):
 
 
 class _Array(NamedTuple):
-    """A parametric submission."""
-
     base: int  # the first id
     members: ParametricMembers
     is_numbered: bool  # their values are their indexes

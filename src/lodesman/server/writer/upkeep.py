@@ -30,8 +30,8 @@ _GHOST = "it was active without a live attempt"
 def reconcile(tx: Transaction, live: WriterState, suspects: Suspects) -> RepairCounts:
     """Repair suspects; returns how many of each fault.
 
-    No job waits without a task queue or is active without a live attempt, counters are right, no attempt lives that its
-    job does not name, or whose pilot has ended.
+    No job waits without a task queue or is active without a live attempt, counters are right, no attempt lives that
+    its job does not name, or whose pilot has ended.
     """
     # Counters are compared after claims that are only in the attempts so far.
     live.queues.write_claims(tx)
@@ -65,7 +65,7 @@ def reconcile(tx: Transaction, live: WriterState, suspects: Suspects) -> RepairC
 
 
 def _correct_sizes(tx: Transaction, suspects: Suspects) -> tuple[int, int]:
-    """Sizes that changed since they were counted wait. Returns the numbers of wrong outputs and users."""
+    """Sizes that changed since they were counted wait. Returns wrong outputs and users."""
     outputs = usage = 0
     for attempt, stored, size in suspects.outputs:
         if attempts.correct_output(tx, attempt, stored, size):
@@ -85,7 +85,7 @@ def _correct_sizes(tx: Transaction, suspects: Suspects) -> tuple[int, int]:
 
 
 def _revive(tx: Transaction, live: WriterState, row: JobRow) -> bool:
-    """Move a job to where the end of its attempt should have sent it."""
+    """Where the end of its attempt should have sent it."""
     attempt = attempts.last_attempt(tx, row)
     if attempt is not None and attempt.ended_at is None:
         return False
@@ -103,7 +103,7 @@ def _revive(tx: Transaction, live: WriterState, row: JobRow) -> bool:
 
 
 def _after(row: JobRow, attempt: AttemptRow | None) -> JobState:
-    """By the recorded end of the last attempt (`report`); without one, the job goes back."""
+    """By the recorded end of the last attempt; without one, the job goes back."""
     if attempt is not None and attempt.outcome == "Done":
         return JobState.DONE
     if attempt is not None and attempt.cause in (NOT_TAKEN, RETURNED):
@@ -114,8 +114,8 @@ def _after(row: JobRow, attempt: AttemptRow | None) -> JobState:
 
 
 def forget_idle_queues(tx: Transaction, live: WriterState) -> None:
-    """Free index slots of long empty task queues (rows stay), write what follows from claims, and free jobs that wait for
-    none.
+    """Free index slots of long empty task queues (rows stay), write what follows from claims, and free jobs that
+    wait for none.
     """
 
     def forget() -> None:

@@ -29,8 +29,6 @@ _IMPOSSIBLE = "impossible"
 
 
 class _ParkedClaim(Hashable, Protocol):
-    """A claim that waits (`claim.Claim`)."""
-
     pilot_id: int
     request: ResourceRequest
     count: int
@@ -77,18 +75,17 @@ class _ParkedClaims:
             tx.answers.append((claim.answer, []))
 
     def could_take(self, keys: Iterable[TaskQueueKey]) -> bool:
-        """Whether a claim fits jobs with one of these keys."""
         return bool(self._claims) and any(map(self._parked.fits, keys))
 
     def of_pilot(self, pilot_id: int) -> _ParkedClaim | None:
-        """The parked claim of a pilot, with the SubmitPools that its queue serves now."""
+        """With the SubmitPools that its queue serves now."""
         claim = self._claims.get(pilot_id)
         if claim is not None:
             claim.refresh_pools()
         return claim
 
     def woken(self, filled: Mapping[int, int]) -> Iterator[_ParkedClaim]:
-        """Claims for task queues that filled, longest waiting first (`ParkedRequests.wake`)."""
+        """Longest waiting first (`ParkedRequests.wake`)."""
         return cast("Iterator[_ParkedClaim]", self._parked.wake(filled, self._is_shut))
 
     def _is_shut(self, tq_id: int, claim: _ParkedClaim) -> bool:
@@ -105,16 +102,15 @@ class _ParkedClaims:
         return sorted(waiting, key=lambda claim: claim.since)
 
     def serve(self, tx: Transaction, claims: Iterable[_ParkedClaim]) -> None:
-        """Let claims choose; those that find jobs are answered."""
+        """Those that find jobs are answered."""
         for claim in claims:
             claimed = claim.claim(tx)
             if claimed and self.unpark(tx, claim):
                 tx.answers.append((claim.answer, claimed))
 
     def serve_freed(self, tx: Transaction, matcher: Matcher) -> None:
-        """Serve claims where limits have room again, or changed; longest waiting first.
-
-        Of equal requests at equal places the first that finds nothing speaks for all.
+        """Where limits have room again, or changed; longest waiting first. Of equal requests at equal places the
+        first that finds nothing speaks for all.
         """
         limits = matcher.index.limits
         was_freed = limits.take_freed()
@@ -164,9 +160,8 @@ class TaskQueues:
             self._enter(tq_id, key, waiting, now)
 
     def records_shares(self, rng: random.Random) -> bool:
-        """Whether to record which groups compete: always with few groups, else for a random sample.
-
-        Asking many groups costs more than the choice itself.
+        """Whether to record which groups compete: else for a random sample, since asking many groups costs more
+        than the choice.
         """
         return self.index.group_numbers() <= _FEW_GROUPS or rng.random() * _SHARE_SAMPLE < 1
 
@@ -294,9 +289,8 @@ class TaskQueues:
         return self.index.waiting(tq_id) if is_new else 0
 
     def release(self, tx: Transaction, tq_id: int, reason: str) -> int:
-        """Returns how many jobs wait.
-
-        Without a `reason` the task queue was empty: if jobs have joined since, the next pass judges it.
+        """Returns how many jobs wait. Without a `reason` the task queue was empty: if jobs have joined, the next
+        pass judges it.
         """
         jobs = self.index.waiting(tq_id)
         if tq_id not in self.held or (jobs and not reason):
@@ -339,7 +333,6 @@ class TaskQueues:
         tx.undo.append(partial(self.index.remove, tq_id))
 
     def _enter(self, tq_id: int, key: TaskQueueKey, waiting: int, now: float) -> None:
-        """Put it into the index, replacing it, with what blocks it."""
         if self.index.has(tq_id):
             self.index.remove(tq_id)
         self.index.put(tq_id, key, waiting, now=now)
