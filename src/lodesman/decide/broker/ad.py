@@ -66,7 +66,7 @@ class AdVersion:
         return self.received_at + min(self.lifetime_s, MOST_LIFETIME_S)
 
     def ahead_s(self, newer: AdVersion) -> float:
-        """How far its number is ahead of the time at which a newer ad came, by a wrong clock. 0 if numbers are no times."""
+        """Seconds that its number is ahead of the time of a newer ad, by a wrong clock; 0 if numbers are no times."""
         now = newer.received_at
         unit = next(
             (factor for factor in (1, 1_000) if abs(newer.sequence / factor - now) < MOST_LIFETIME_S), None
@@ -92,13 +92,13 @@ class SiteAd(AdVersion):
 
     @property
     def lists_stamps(self) -> bool:
-        """Whether it says which pilots of ours it counts, be it none."""
+        """Whether it lists our pilots that it counts, be it none."""
         return "pilotstamps" in self.ad.entries
 
 
 def read_site_ad(text: str, *, site: str, now: float, lifetime_s: float = LIFETIME_S) -> SiteAd:
-    """Read what a site published that may advertise as `site`. Raises SyntaxFault, Forbidden for the ad of another site,
-    InvalidRequest if something is missing.
+    """Read an ad that may advertise as `site`. Raises SyntaxFault, Forbidden for another site's ad, InvalidRequest if
+    something is missing.
     """
     _check_text(text)
     ad = parse_ad(text)
@@ -143,7 +143,7 @@ def _check_text(text: str) -> None:
 
 
 def _check_calls(ad: Ad, text: str) -> None:
-    """Raises SyntaxFault at a call that is an error whatever it is given."""
+    """Raises SyntaxFault at a call that is an error with any arguments."""
     run = Run(most=AD_STEPS)
     try:
         for entry in ad:
@@ -155,7 +155,7 @@ def _check_calls(ad: Ad, text: str) -> None:
 
 
 def replaces(new: AdVersion, old: AdVersion | None) -> bool:
-    """Whether an ad takes the place of the one that is there."""
+    """Whether `new` takes the place of `old`."""
     return (
         old is None
         or new.incarnation != old.incarnation
@@ -165,7 +165,7 @@ def replaces(new: AdVersion, old: AdVersion | None) -> bool:
 
 
 class _Attributes:
-    """The attributes that must be values. Raises SyntaxFault."""
+    """Raises SyntaxFault if they are no values."""
 
     def __init__(self, text: str, ad: Ad) -> None:
         self._text = text
@@ -212,7 +212,7 @@ class _Attributes:
 
 
 def _check_steps(ad: Ad, now: float) -> None:
-    """Raises InvalidRequest for an ad that is too dear."""
+    """Raises InvalidRequest for an ad that takes too many steps."""
     requirements = ad.node("Requirements")
     parts = () if requirements is None else clauses(requirements)
     run, names = Run(now=now, most=AD_STEPS), 0
@@ -245,7 +245,7 @@ def _own(references: Asked, ad: Ad) -> AbstractSet[str]:
 
 
 def _check_cycles(ad: Ad) -> None:
-    """Raises InvalidRequest if attributes ask for each other in a circle."""
+    """Raises InvalidRequest."""
     references = {key: _own(asked_by(entry), ad) for key, entry in ad.entries.items()}
     done: set[str] = set()
     for start in references:

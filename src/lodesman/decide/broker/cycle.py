@@ -1,5 +1,5 @@
-"""What matches between two ads, as masks of sites. These only leave sites out: each match asks the gate, and both
-Requirements, at that moment (`site_choice`).
+"""Matches between two ads, as masks of sites. They only leave sites out: each match asks the gate and both
+Requirements anew (`site_choice`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BrokerRequest:
 
 
 def request_of(ad: Ad) -> BrokerRequest:
-    """A request as a ClassAd; without Requirements it accepts no site."""
+    """Without Requirements it accepts no site."""
     return BrokerRequest(ad=ad, side=MatchSide(ad), wants=question_of(ad, "requirements"))
 
 
@@ -48,8 +48,6 @@ class _Memo:
 
 
 class _SiteView(Struct, frozen=True, kw_only=True):
-    """One site between two ads."""
-
     side: MatchSide  # of matches
     unsettled: frozenset[str]
     welcome: MatchSide  # its clauses that only a request decides
@@ -65,7 +63,7 @@ _NEVER_ADVERTISED: Final = _SiteView(
 
 
 class SiteBook:
-    """What is known of sites between two ads. A site keeps its bit."""
+    """Sites between two ads. A site keeps its bit."""
 
     def __init__(self) -> None:
         self._bits: dict[str, int] = {}
@@ -76,7 +74,7 @@ class SiteBook:
         self._memos: dict[str, dict[str, _Memo]] = {"wants": {}, "facts": {}}
 
     def update(self, gates: Mapping[str, SiteGate]) -> None:
-        """Begin a cycle: sites with another ad than before are judged anew."""
+        """Begin a cycle: judge sites with a new ad anew."""
         changed = 0
         for site, gate in gates.items():
             version = None if gate.ad is None else (gate.ad.incarnation, gate.ad.sequence)
@@ -94,11 +92,11 @@ class SiteBook:
                 memo.used = False
 
     def bit(self, site: str) -> int:
-        """The bit of a site that was there at an update."""
+        """The bit of a site of an earlier update."""
         return self._bits[site]
 
     def wanted(self, request: BrokerRequest) -> Mask:
-        """The sites that the Requirements of a request may accept."""
+        """The sites that a request's Requirements may accept."""
         return self._fitting("wants", request.wants)
 
     def welcoming(self, request: BrokerRequest) -> Mask:
@@ -160,5 +158,5 @@ def _may_want(memo: _Memo, view: _SiteView) -> bool:
 
 
 def _may_welcome(memo: _Memo, view: _SiteView) -> bool:
-    """Facts of a request that depend on the site are not known."""
+    """Facts of a request that depend on the site are unknown."""
     return bool(view.asked & memo.question.unsettled) or view.welcome.accepts(memo.side)

@@ -1,6 +1,4 @@
-"""The gate of a site: whether it takes one more match now, by its ad and what was matched since it came, as the rows of
-pilots say.
-"""
+"""Whether a site takes one more match now: by its ad, and by matches since then, as the rows of pilots say."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ class SiteMatch(NamedTuple):
 
 
 class _OurPilots(NamedTuple):
-    """Our pilots at a site that its ad does not list."""
+    """Those that its ad does not list."""
 
     on_way: int = 0  # the ad cannot have counted them
     taken: int = 0  # the batch system had them before the ad came
@@ -43,9 +41,7 @@ class _OurPilots(NamedTuple):
 
 
 class SiteGate:
-    """The gate of one site for one iteration. `matches`: in strict mode with those that have ended since the ad. Without
-    an ad it is open.
-    """
+    """One site in one iteration; open without an ad. `matches`: in strict mode with those that ended since the ad."""
 
     def __init__(
         self,
@@ -87,7 +83,7 @@ class SiteGate:
     # --- decisions -----------------------------------------------------------------------------------------------
 
     def admits(self, request: Ad | MatchSide | None = None) -> bool:
-        """Whether it takes one more match now, of this request; without one, by its own clauses."""
+        """Whether it takes a match of this request now; without one, by its own clauses."""
         if self.ad is None:
             return True
         if self._is_void:
@@ -106,7 +102,7 @@ class SiteGate:
                 self._rules.write(self._whole, self.matched)
 
     def room(self, most: int) -> int:
-        """How many more matches its own clauses allow, at most `most`, as far as can be tried in a moment."""
+        """How many more matches its own clauses allow, up to `most` and what can be tried in a moment."""
         if self.ad is None:
             return most
         if self._is_void:
@@ -123,7 +119,7 @@ class SiteGate:
 
     @property
     def side(self) -> MatchSide:
-        """The site's side of a match, with the numbers of now."""
+        """The site's side of a match, with current numbers."""
         if self.ad is None:
             return _NOTHING
         if self._whole is None:
@@ -133,12 +129,12 @@ class SiteGate:
 
     @property
     def rules(self) -> GateRules | None:
-        """The clauses that the ad has; None if there is no ad."""
+        """None without an ad."""
         return None if self.ad is None else self._rules
 
     def others(self, before: int | None) -> int | None:
-        """How many jobs of others an ad without stamps counts at most. `before`: what the ad before it said; while that
-        holds, counts rise by the pilots that were sent and are shown.
+        """The most jobs of others that an ad without stamps counts. `before`: what the ad before it said; while that
+        holds, counts rise by our pilots sent and shown.
         """
         total = None if self.ad is None or self.ad.lists_stamps else self._counted()
         if total is None:
@@ -174,7 +170,7 @@ class SiteGate:
         return explain(self._rules.requirements, self.side.ad, request, now=self.now)
 
     def values(self) -> dict[str, Value]:
-        """What the attributes of gates are worth now, by name; none if there is no ad."""
+        """The current values of the gate's attributes; none without an ad."""
         if self.ad is None:
             return {}
         live = self.side.ad.constants
@@ -194,14 +190,13 @@ class SiteGate:
         return int(total) if isinstance(total, (int, float)) and not isinstance(total, bool) else None
 
     def _unshown(self, others: int | None) -> int:
-        """The pilots that the batch system has taken and the ad may not show."""
+        """Pilots that the batch system took and the ad may not show."""
         total = None if others is None else self._counted()
         if others is None or total is None:
             return self._ours.recent
         return max(self._ours.starting, min(self._ours.recent, others + self._ours.taken - total))
 
     def _is_open(self, matched: int, run: Run | None = None) -> bool:
-        """Whether its own clauses are true after this number of matches."""
         if self._own is None:
             self._own = self._rules.own.copy()
         self._rules.write(self._own, matched)
@@ -230,7 +225,7 @@ def _ours(matches: Iterable[SiteMatch], ad: SiteAd, ledger_s: float) -> _OurPilo
 
 
 def _notice(counts: Mapping[str, Value]) -> str:
-    """What to say of a site that counts less as matched than it has."""
+    """For a site that counts less as matched than it has."""
     published, current = counts[CUR_MATCHES], counts["currentjobs"]
     if not is_less(published, current):
         return ""
@@ -238,7 +233,7 @@ def _notice(counts: Mapping[str, Value]) -> str:
 
 
 def said(clause: Clause, *, text: str = "") -> str:
-    """A clause that is not true, with the values in it. `text`: as what it is shown."""
+    """A clause that is not true, with its values. `text`: how it is shown."""
     text = f"{text or clause.text} is {write_value(clause.value)}"
     if clause.is_dear:
         return f"{text}: it needs too many steps"

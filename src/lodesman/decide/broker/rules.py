@@ -1,4 +1,4 @@
-"""What an ad of a site says about when its gate is open, and the questions in it, made ready once for each ad."""
+"""When the gate of a site's ad is open, and its questions, prepared once for each ad."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ class SiteQuestion(Struct, frozen=True, kw_only=True):
     asks_clock: bool  # the answer changes with the time
 
     def is_settled_by(self, unsettled: frozenset[str]) -> bool:
-        """Whether the answer is known while an ad with these attributes unsettled does not change."""
+        """Whether its answer holds while the ad does not change. `unsettled`: attributes that may change meanwhile."""
         return not (self.asks_ad or self.asks_clock or self.others & unsettled)
 
 
 def question_of(ad: Ad, *names: str) -> SiteQuestion:
-    """The question that attributes of an ad are, by their names in small letters."""
+    """`names`: attributes, in small letters."""
     keys = {name for name in names if name in ad.entries}
     own, others = set[str](), set[str]()
     for name in keys:
@@ -88,7 +88,7 @@ def question_of(ad: Ad, *names: str) -> SiteQuestion:
 
 
 def clause_of(ad: Ad, clause: Node) -> SiteQuestion:
-    """The question, without key, that one clause of Requirements is."""
+    """Without key."""
     needs = references(clause, ad)
     part = ad.part((needs.own & ad.entries.keys()) - {_REQUIREMENTS})
     part.entries[_REQUIREMENTS] = AdAttribute("Requirements", clause)
@@ -109,7 +109,7 @@ def _question(part: Ad, own: AbstractSet[str], others: AbstractSet[str], key: st
 
 
 def unsettled(ad: Ad) -> frozenset[str]:
-    """The attributes of an ad, in small letters, whose values may change while the ad does not."""
+    """The attributes, in small letters, that may change while the ad does not."""
     own = ad.entries.keys()
 
     def is_open(needs: Asked) -> bool:
@@ -140,7 +140,7 @@ class GateRules(Struct, frozen=True, kw_only=True):
     own_steps: int  # how large its own clauses are
 
     def write(self, side: MatchSide, matched: int) -> None:
-        """Put the values after a number of matches into the site's side."""
+        """Put the values after `matched` matches into the site's side."""
         cur_matches = STRICT["+"](self.first, matched)
         since: Value = matched
         if self.mode is GateMode.STRICT:
@@ -150,8 +150,8 @@ class GateRules(Struct, frozen=True, kw_only=True):
 
 
 def rules_of(ad: Ad, mode: GateMode) -> GateRules:
-    """The rules of an ad. In ledger mode its limits hold, whatever its Requirements say, and an ad without Requirements
-    has SAM-Grid's clauses for its limits.
+    """In ledger mode the ad's limits hold whatever its Requirements say; without Requirements it has SAM-Grid's
+    clauses.
     """
     requirements = _requirements(ad, mode)
     run = Run()
@@ -235,7 +235,7 @@ def _both(*parts: Node) -> Node:
 
 
 def side_with(entries: Mapping[str, AdAttribute], parts: Sequence[Node]) -> MatchSide:
-    """A side of matches with these attributes and these clauses as its Requirements."""
+    """`parts`: the clauses of its Requirements."""
     node = _both(*parts) if parts else Constant(value=True)
     return MatchSide(Ad({**entries, "requirements": AdAttribute("Requirements", node)}))
 

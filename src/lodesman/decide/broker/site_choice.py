@@ -1,5 +1,5 @@
-"""At which sites the pilots of an iteration may be placed, and at which of them first (the seed's match making cycle):
-where the gate admits them and the ad fulfils what jobs ask, by the Rank of the pool, then by station.
+"""Where pilots of an iteration may be placed (the seed's match making cycle): where the gate admits them and the ad
+fulfils what jobs ask; first by the pool's Rank, then by station.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class SiteMemory:
 
 
 class _NotedGate:
-    """A gate that notes in a log what it took."""
+    """Its log notes what the gate took."""
 
     __slots__ = ("_gate", "_log", "admits", "room")
 
@@ -100,8 +100,8 @@ class _NotedGate:
 
 
 class SiteChoice:
-    """The sites of one iteration. `sites`: the gates of all; `places`: the CE queues of each; `wishes`: of jobs, by
-    SubmitPool; `by_capacity`: sites of a station list are chosen by free capacity, too.
+    """One iteration. `places`: the CE queues of each site; `wishes`: of jobs, by SubmitPool; `by_capacity`: free
+    capacity also chooses among sites of a station list.
     """
 
     def __init__(
@@ -136,14 +136,14 @@ class SiteChoice:
         self._spread: dict[Mask, Mask] = {}
 
     def request(self, pilots: PilotsWanted) -> OrderChoice | None:
-        """What pilots find at the sites; None if all are alike for them but for their gates."""
+        """What pilots find at the sites; None if these differ for them by their gates only."""
         wishes = self.wishes.get(pilots.key.submit_pool, ())
         if not (self.asking or wishes or pilots.pool in self._ranks):
             return None
         return OrderChoice(self, pilots, wishes)
 
     def wished(self, pool: str) -> Mask:
-        """The CE queues where the ads of sites decide about the jobs of a SubmitPool."""
+        """The CE queues where sites' ads decide about a SubmitPool's jobs."""
         return self._wished.get(pool, 0)
 
     @cached_property
@@ -163,7 +163,7 @@ class SiteChoice:
         return mask
 
     def ranking(self, pool: str, request: Ad) -> _Ranking | None:
-        """The sites in the order of a pool's Rank; None if it has none."""
+        """The order of sites by a pool's Rank; None if it has none."""
         node = self._ranks.get(pool)
         if node is None:
             return None
@@ -195,7 +195,7 @@ class OrderChoice:
         self._sites: Iterable[Mask] = choice.places.values()
 
     def admits(self, site: str, bit: int) -> bool:
-        """Whether a pilot may go to a CE queue of a site now."""
+        """Whether a pilot may go there now."""
         gate = self._choice.sites.get(site)
         if gate is None:
             return not self._wishes
@@ -212,8 +212,8 @@ class OrderChoice:
         return free if self._ranking is None else self._ranking.best(free)
 
     def drawn(self, best: Mask, rng: Random) -> Mask:
-        """The CE queues of one site that is drawn, if the jobs name stations ("The broker will randomly select one of the
-        sites that advertise a station name").
+        """The CE queues of a drawn site, if the jobs name stations ("The broker will randomly select one of the sites
+        that advertise a station name").
         """
         if not self._draws_sites:
             return best
@@ -223,7 +223,7 @@ class OrderChoice:
         return rng.choice(sites) & best
 
     def refusal(self, site: str, bit: int) -> str:
-        """Why a pilot may not go to a CE queue of a site now, '' if it may."""
+        """Why a pilot may not go there now, '' if it may."""
         gate = self._choice.sites.get(site)
         if gate is not None and (words := gate.refusal(self._request.ad)):
             return words
@@ -239,7 +239,7 @@ class OrderChoice:
 
 
 class _Ranking:
-    """CE queues by the Rank of their sites; what is no number is 0."""
+    """By the Rank of their sites; what is no number is 0."""
 
     def __init__(self, choice: SiteChoice, node: Node, request: Ad) -> None:
         self._choice = choice
@@ -251,7 +251,7 @@ class _Ranking:
         self._rank(choice.places)
 
     def best(self, free: Mask) -> Mask:
-        """Those of a mask that have the greatest rank."""
+        """Those with the greatest rank."""
         log = self._choice.log
         if self._seen < len(log):
             changed, self._seen = set(log[self._seen :]), len(log)

@@ -1,5 +1,5 @@
-"""What jobs ask of the ads of sites: expressions about such an ad alone. Without an ad, or with one that is too old, none
-is fulfilled. What asks for counters or the time is judged when a pilot is placed; all else when jobs are claimed, too.
+"""What jobs ask of sites' ads alone. A missing or old ad fulfils nothing. Wishes about counters or the time are judged
+at placement; others when jobs are claimed, too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COUNTERS: Final = LIVE | {
 
 
 class SiteWish(Struct, frozen=True, kw_only=True):
-    """What jobs ask of the ad of a site, for pilots in the CE queues of `queues`."""
+    """What jobs ask of a site's ad, for pilots in `queues`."""
 
     text: str
     request: BrokerRequest
@@ -62,7 +62,7 @@ def why_unknown(ad: SiteAd | None, now: float) -> str:
 
 
 def in_words(wish: SiteWish, ad: Ad, now: float) -> str:
-    """A wish that is not true for an ad, with the values that it asked for."""
+    """An unfulfilled wish, with the values that it asked for."""
     clauses = explain(wish.request.ad.entries["requirements"].node, EMPTY, ad, now=now)
     return said(next((clause for clause in clauses if not is_true(clause.value)), clauses[0]), text=wish.text)
 
@@ -87,7 +87,7 @@ class _SiteState(NamedTuple):
 
 
 def _changing(ad: Ad) -> frozenset[str]:
-    """The attributes that follow from counters or from the time, and all counters."""
+    """All counters, and the attributes that follow from them or the time."""
     return COUNTERS | dependents(ad, lambda needs: needs.clock or bool((needs.bare | needs.my) & COUNTERS))
 
 
@@ -99,7 +99,7 @@ Handling = Callable[[str, str], AbstractContextManager[object]]
 
 
 class WishedQueues:
-    """The CE queues where wishes are true between two ads of their sites."""
+    """The CE queues where wishes are true between two ads."""
 
     def __init__(self) -> None:
         self._places: Mapping[str, Mask] = {}
@@ -112,8 +112,8 @@ class WishedQueues:
         self, wishes: Mapping[str, Iterable[SiteWish]], ads: Mapping[str, SiteAd], places: Mapping[str, Mask],
         now: float, handling: Handling = lambda _site, _pool: nullcontext(),
     ) -> dict[str, Mask]:  # fmt: skip
-        """By SubmitPool, the queues at sites whose ads do not make its wishes true. `places`: the queues of each site.
-        Where `handling` takes a fault, the wish is not true there, and is asked anew.
+        """By SubmitPool, the queues at sites that do not fulfil its wishes. `places`: the queues of each site. Where
+        `handling` takes a fault, the wish is not fulfilled, and is asked anew.
         """
         changed = self._take_in(ads, places, now, handling)
         masks: dict[str, Mask] = {}
@@ -133,7 +133,7 @@ class WishedQueues:
     def _take_in(
         self, ads: Mapping[str, SiteAd], places: Mapping[str, Mask], now: float, handling: Handling
     ) -> list[str]:
-        """The sites that advertise something else than before."""
+        """The sites that advertise something new."""
         if places != self._places:
             self._places, self._ads, self._sites, self._fulfilled = places, {}, {}, {}
         changed = []
@@ -169,7 +169,7 @@ class WishedQueues:
 def misfits(
     wishes: Sequence[SiteWish], ads: Mapping[str, SiteAd], places: Mapping[str, Mask], now: float
 ) -> Iterator[tuple[str, Mask]]:
-    """What the ads of sites do not make true, in words, with the CE queues, site by site."""
+    """Unfulfilled wishes, in words, with the CE queues, site by site."""
     for site, queues in places.items():
         unknown = why_unknown(ads.get(site), now)
         ad = None if unknown else ads.get(site)

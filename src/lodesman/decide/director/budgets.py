@@ -1,4 +1,4 @@
-"""Numbers of pilots that several CE queues may still get together: tokens of a CE, and what the gate of a site admits."""
+"""How many pilots several CE queues may still get together: a CE's tokens, and what a site's gate admits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNBOUNDED: Final = 1 << 30
 
 
 class SiteBudget(Protocol):
-    """The gate of one site as placement needs it (`broker.gate.SiteGate`)."""
+    """A site's gate as placement needs it (`broker.gate.SiteGate`)."""
 
     @property
     def shut(self) -> str:
@@ -32,7 +32,7 @@ class SiteBudget(Protocol):
 
 
 class Budget:
-    """Pilots that the queues of `mask` may still get together."""
+    """What the queues of `mask` may still get together."""
 
     __slots__ = ("_highest", "left", "mask")
 
@@ -43,7 +43,7 @@ class Budget:
 
     @property
     def binds(self) -> bool:
-        """Whether it bounds a queue at all: rooms only shrink."""
+        """Whether it bounds any queue: rooms only shrink."""
         return self.left < self._highest
 
     def take(self) -> None:
@@ -52,7 +52,7 @@ class Budget:
 
 
 class GateBudget(Budget):
-    """The gate alone says whether anything is left; a number above that is a weight for the draw."""
+    """Only the gate says whether anything is left; its number is a weight for the draw."""
 
     __slots__ = ("_gate",)
 
@@ -67,7 +67,7 @@ class GateBudget(Budget):
 
 
 def gate_limit(gate: SiteBudget, wanted: int) -> Limit | None:
-    """What a gate lets through of the pilots wanted at its site; None if that is all."""
+    """What a gate admits of the pilots wanted; None if all."""
     room = gate.room(wanted)
     if room >= wanted:
         return None
@@ -83,7 +83,7 @@ def shared_budgets(
     sites: Mapping[str, SiteBudget],
     limits: Mapping[str, Limit],
 ) -> dict[int, list[Budget]]:
-    """The budgets of each queue, by bit. `rooms`: what each takes at most; `limits`: of gates that cut some."""
+    """By bit of a queue. `rooms`: what each takes at most; `limits`: of gates that cut some."""
     by_ce: defaultdict[NodePath, list[int]] = defaultdict(list)
     by_site: defaultdict[str, list[int]] = defaultdict(list)
     for bit, queue_id in queues.items():

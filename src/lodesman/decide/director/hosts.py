@@ -1,5 +1,5 @@
-"""Black holes: hosts on which every job fails at once, so that they get more (ADR 0044). The evidence: jobs fail on a
-host, and jobs of the same task queues do not fail elsewhere.
+"""Black holes: hosts where every job fails at once, so that they get more (ADR 0044). Evidence: jobs of the same task
+queues do not fail elsewhere.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Failure(NamedTuple):
 
 
 class HostTrial(NamedTuple):
-    """The attempts of a task queue on a host that ended, or outlived the failures."""
+    """A task queue's attempts on a host that ended, or outlived the failures."""
 
     tq_id: int
     host: HostName
@@ -68,7 +68,7 @@ class HostTrial(NamedTuple):
 
 
 def is_failure(state: str, cause: str) -> bool:
-    """Whether the end of an attempt is a failure that counts."""
+    """Whether an attempt's end counts as a failure."""
     return state != "Done" and cause in _COUNTED
 
 
@@ -78,14 +78,14 @@ def failed_at_once(state: str, cause: str, seconds: float) -> bool:
 
 
 def probe_holds(state: str, cause: str, seconds: float) -> bool | None:
-    """Whether a probe that ended so says that its host is well; None: it says nothing."""
+    """Whether a probe's end says that its host is well; None: nothing."""
     if state == "Done":
         return True
     return seconds > FAILS_WITHIN_S if is_failure(state, cause) else None
 
 
 def find_suspects(failures: Iterable[Failure], now: float) -> dict[HostName, list[Failure]]:
-    """The hosts with enough failures in the window, without those of jobs that are the cause."""
+    """Hosts with enough failures in the window, without jobs that are the cause."""
     recent = [failure for failure in failures if failure.host.host and now - WINDOW_S < failure.at]
     guilty = find_cleared_jobs(recent)
     by_host: defaultdict[HostName, list[Failure]] = defaultdict(list)
@@ -96,7 +96,7 @@ def find_suspects(failures: Iterable[Failure], now: float) -> dict[HostName, lis
 
 
 def outlived_s(failures: Iterable[Failure]) -> float:
-    """How long an attempt must have run to count as one that does not fail as these did."""
+    """The least run of an attempt that does not fail as these did."""
     return min(
         FAILS_WITHIN_S, _MARGIN_S + 2 * max((failure.seconds for failure in failures), default=FAILS_WITHIN_S)
     )
@@ -128,7 +128,7 @@ class _TrialSum:
 
 
 class _Trials:
-    """What became of attempts: task queue -> host -> sum."""
+    """Task queue -> host -> sum."""
 
     def __init__(self, tried: Iterable[HostTrial]) -> None:
         self.sums: defaultdict[int, defaultdict[HostName, _TrialSum]] = defaultdict(
@@ -145,8 +145,8 @@ class _Trials:
         }
 
     def fails_only_on(self, host: HostName, tq_id: int) -> bool:
-        """Whether three quarters of a task queue fail on a host, and it fails on less than half of the others. Each host
-        has one vote: another black hole has most attempts.
+        """Whether three quarters fail here, and less than half on other hosts, each with one vote: another black hole
+        has most attempts.
         """
         tally = self.sums[tq_id].get(host, _TrialSum())
         others = len(self.sums[tq_id]) - (host in self.sums[tq_id])
@@ -154,7 +154,6 @@ class _Trials:
         return 4 * tally.failed >= 3 * tally.attempts and 2 * failing < others
 
     def together(self, queues: Iterable[int]) -> dict[HostName, _TrialSum]:
-        """The sums of several task queues."""
         sums: defaultdict[HostName, _TrialSum] = defaultdict(_TrialSum)
         for tq_id in queues:
             for host, tally in self.sums[tq_id].items():
@@ -164,7 +163,7 @@ class _Trials:
 
 
 def _evidence(host: HostName, failures: Iterable[Failure], trials: _Trials) -> HostEvidence | None:
-    """What speaks against a suspect; None if that is not enough."""
+    """None if it is not enough."""
     ordered = sorted(failures)
     against = {tq_id for tq_id in {failure.tq_id for failure in ordered} if trials.fails_only_on(host, tq_id)}
     counted = [failure for failure in ordered if failure.tq_id in against]
@@ -212,7 +211,7 @@ def judge_hosts(
 def failing_sites(
     failures: Iterable[Failure], tried: Iterable[HostTrial], now: float
 ) -> dict[str, HostEvidence]:
-    """The sites against which the same speaks, all their hosts together."""
+    """Sites with the same evidence, all their hosts together."""
     trials = _Trials(trial._replace(host=_as_one(trial.host)) for trial in tried if trial.host.host)
     judged = {
         place.site: _evidence(place, failures_there, trials)
@@ -229,7 +228,7 @@ def shut_with_sites(
     failures: Iterable[Failure],
     now: float,
 ) -> Iterator[tuple[HostName, HostRecord]]:
-    """Where a whole site fails, one failure shuts a host."""
+    """At a failing site one failure shuts a host."""
     newest: dict[HostName, float] = {}
     for failure in failures:
         if failure.host.host and failure.host.site in sites:
@@ -256,7 +255,7 @@ def _as_one(host: HostName) -> HostName:
 
 
 def shut_host(record: HostRecord | None, now: float, against: HostEvidence | None = None) -> HostRecord:
-    """Shut a host again, or leave it shut: each time for twice as long, up to 4 hours."""
+    """Shut a host, or keep it shut: each time twice as long, up to 4 hours."""
     trips = 0 if record is None else record.trips
     wait_s = min(_FIRST_WAIT_S * 2.0 ** min(trips, 30), _LONGEST_WAIT_S)
     since = record.since if record is not None and record.shut else now
@@ -268,19 +267,19 @@ def shut_host(record: HostRecord | None, now: float, against: HostEvidence | Non
 
 
 def shut_by_fault(record: HostRecord | None, fault: str, now: float) -> HostRecord | None:
-    """Shut a host where a pilot found the machine of no use; None if it stays as it is."""
+    """Shut a host where a pilot found the machine of no use; None: no change."""
     if record is not None and record.shut and (record.by or not may_probe(record, now)):
         return None
     return replace(shut_host(record, now), evidence=None, fault=fault[:_MOST_WORDS])
 
 
 def open_host(record: HostRecord, now: float) -> HostRecord:
-    """Open a host; only how often it was shut still counts."""
+    """Open a host; only its count of shuttings stays."""
     return HostRecord(shut=False, since=now, trips=record.trips)
 
 
 def after_probe(record: HostRecord, state: str, cause: str, seconds: float, now: float) -> HostRecord | None:
-    """The record of a shut host after its probe ended so: open, or shut for longer; None: another probe has to decide."""
+    """A shut host after its probe: open, or shut for longer; None: another probe decides."""
     holds = probe_holds(state, cause, seconds)
     if holds is None:
         return None
@@ -288,14 +287,12 @@ def after_probe(record: HostRecord, state: str, cause: str, seconds: float, now:
 
 
 def still_holds(judged: HostRecord | None, known: HostRecord | None) -> bool:
-    """Whether what was judged is right beside what is known now: a host that was shut or opened meanwhile stays so, and one
-    that an administrator shut.
-    """
+    """Whether a judgement still holds: not if the host was shut or opened meanwhile, or an administrator shut it."""
     if judged is not None:
         return known is None or (not known.shut and known.since < judged.since)
     return known is not None and not (known.shut and known.by)
 
 
 def may_probe(record: HostRecord, now: float) -> bool:
-    """Whether a shut host gets a job as a probe."""
+    """Whether a shut host gets a probe."""
     return record.retry_at is not None and now >= record.retry_at

@@ -34,7 +34,7 @@ from lodesman.wire.director import DirectorTarget
 
 
 class DirectorInput(Struct, frozen=True, kw_only=True):
-    """All that one iteration goes by. A decision uses it up: gates count."""
+    """What one iteration goes by. A decision uses it up: gates count."""
 
     demands: Sequence[TaskQueueDemand]
     table: KeyTable  # has the task queues of `demands`
@@ -51,8 +51,8 @@ class DirectorInput(Struct, frozen=True, kw_only=True):
 
 
 class Excess(Struct, frozen=True, kw_only=True):
-    """Which waiting pilots to cancel: slowly, and only what was seen twice. A single odd snapshot must never empty the
-    queues of a site; a pilot whose submission is under way is never cancelled.
+    """Waiting pilots to cancel: slowly, and only if seen twice, so that an odd snapshot never empties a site. Never
+    one whose submission is under way.
     """
 
     cancel: tuple[int, ...] = ()  # now
@@ -80,7 +80,7 @@ class Decision(Struct, frozen=True, kw_only=True):
 
 
 def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, seed: int) -> Decision:
-    """One iteration: the same snapshot, options, time and seed give the same decision."""
+    """The same snapshot, options, time and seed give the same decision."""
     rng = Random(seed)
     supply = count_supply(
         snapshot.demands,
@@ -155,7 +155,7 @@ def _facts(snapshot: DirectorInput, supply: Supply) -> TargetFacts:
 
 
 def choose_excess(supply: Supply, *, suspects: Mapping[int, float], rules: ExcessRules, now: float) -> Excess:
-    """The pilots to cancel. A spare one that had a use between two iterations starts anew."""
+    """A spare pilot that had a use between two iterations starts anew."""
     waiting = [pilot for pilot in supply.spare if pilot.standing is PilotStanding.WAITING]
     bound = {pilot.pilot_id for pilot in supply.aged if pilot.standing is PilotStanding.BOUND}
     stuck = [

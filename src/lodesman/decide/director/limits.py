@@ -1,4 +1,4 @@
-"""Limits on the number of pilots: clamps, token buckets of CEs, breakers of CE queues."""
+"""Limits on new pilots: clamps, token buckets of CEs, breakers of CE queues."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Clamp(Struct, frozen=True, kw_only=True):
 
 
 class ClampedCount(Struct, frozen=True, kw_only=True):
-    """What is left, and the clamps that took something away, in order."""
+    """What is left, and the clamps that took something, in order."""
 
     count: int
     clamps: tuple[Clamp, ...]
@@ -63,7 +63,7 @@ class TokenBucket(Struct, frozen=True, kw_only=True):
 
 
 def refill_tokens(bucket: TokenBucket | None, *, now: float, rules: RateRules) -> TokenBucket:
-    """The bucket at `now`, full if there was none. A clock that went back adds nothing."""
+    """Full if there was no bucket. A clock that went back adds nothing."""
     if bucket is None:
         return TokenBucket(tokens=float(rules.burst), updated_at=now)
     elapsed_s = max(0.0, now - bucket.updated_at)
@@ -77,7 +77,7 @@ def whole_tokens(bucket: TokenBucket) -> int:
 
 
 def take_tokens(bucket: TokenBucket, count: int) -> TokenBucket:
-    """The bucket after `count` pilots; raises ValueError if it does not hold them."""
+    """Raises ValueError if the bucket holds fewer than `count` tokens."""
     if not 0 <= count <= whole_tokens(bucket):
         raise ValueError(f"{count} tokens cannot be taken out of {bucket.tokens:.2f}")
     return TokenBucket(tokens=bucket.tokens - count, updated_at=bucket.updated_at)
@@ -100,7 +100,7 @@ class Breaker(Struct, frozen=True, kw_only=True):
 
 
 def settle_breaker(breaker: Breaker, *, now: float) -> Breaker:
-    """What time alone changes: an open breaker becomes half-open, a silent probe is forgotten."""
+    """What time changes: an open breaker becomes half-open, a silent probe is forgotten."""
     if breaker.state is BreakerState.CLOSED or now < breaker.retry_at:
         return breaker
     return replace(breaker, state=BreakerState.HALF_OPEN, probing=False)
@@ -121,12 +121,12 @@ def note_submission(breaker: Breaker, *, now: float, rules: BreakerRules) -> Bre
 
 
 def note_success(breaker: Breaker) -> Breaker:
-    """Note a submission that was taken. Of an open breaker it proves nothing: only a probe closes it."""
+    """Note a submission that was taken. Only a probe closes an open breaker."""
     return Breaker() if breaker.state is BreakerState.CLOSED or breaker.probing else breaker
 
 
 def note_failure(breaker: Breaker, *, now: float, rules: BreakerRules, reason: str) -> Breaker:
-    """Note a submission that was refused, or a pilot that ended without joining."""
+    """Note a submission that was refused, or a pilot that did not join."""
     failures = breaker.failures + 1
     if breaker.state is BreakerState.OPEN:
         # More failures of submissions that were under way do not lengthen the wait.
@@ -145,7 +145,7 @@ def note_failure(breaker: Breaker, *, now: float, rules: BreakerRules, reason: s
 
 
 def breaker_notes(before: Mapping[QueueId, BreakerState], now: Mapping[QueueId, Breaker]) -> list[AuditNote]:
-    """Which of them opened or closed since, for the audit trail."""
+    """Breakers that opened or closed since, for the audit trail."""
     notes, fresh, closed = [], Breaker(), BreakerState.CLOSED
     for queue in sorted(before.keys() | now.keys()):
         breaker, old = now.get(queue, fresh), before.get(queue, closed)
@@ -157,7 +157,7 @@ def breaker_notes(before: Mapping[QueueId, BreakerState], now: Mapping[QueueId, 
 
 
 def describe_breaker(breaker: Breaker) -> str:
-    """One phrase for people, the same for queues that fail alike."""
+    """The same phrase for queues that fail alike."""
     if breaker.state is BreakerState.CLOSED:
         return f"closed, {breaker.failures} failures in a row"
     why = breaker.reason or "the reason is not known"

@@ -1,4 +1,4 @@
-"""Readers of the director's option values: text or typed, since the seed's files are all text."""
+"""Readers of the director's option values, text or typed: the seed's files are all text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def number(low: float, high: float) -> Reader:
 
 
 def whole(low: int, high: int) -> Reader:
-    """Read a whole number within [low, high]; `40.0` is one, `40.5` is not."""
+    """A whole number within [low, high]; `40.0` is one, `40.5` is not."""
     any_number = number(low, high)
 
     def read(raw: object) -> int:
@@ -74,7 +74,7 @@ def some_text(raw: object) -> str:
 
 
 def names(raw: object) -> tuple[str, ...]:
-    """Read one or more different names: a list, or text with commas."""
+    """One or more different names: a list, or text with commas."""
     expected = "a list of different names"
     parts = _parts(raw, expected)
     stripped = tuple(part.strip() for part in parts if isinstance(part, str) and part.strip())
@@ -111,7 +111,7 @@ def policy_name(raw: object) -> TargetPolicy:
 
 
 def some_expression(raw: object) -> str:
-    """Read a ClassAd expression as its canonical text; '' for none."""
+    """A ClassAd expression as canonical text; '' for none."""
     if raw == "":
         return ""
     written = repr(raw) if isinstance(raw, int | float) and not isinstance(raw, bool) else raw
@@ -126,7 +126,7 @@ def some_expression(raw: object) -> str:
 
 
 def rising(raw: object) -> tuple[int, ...]:
-    """Read strictly increasing whole numbers from 1 up: the limits of the CPU buckets, in seconds."""
+    """Strictly increasing whole numbers from 1 up: the CPU buckets, in seconds."""
     expected = "a strictly increasing list of whole numbers above 0"
     read_number = whole(1, 100_000_000)
     try:

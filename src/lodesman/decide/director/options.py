@@ -1,4 +1,4 @@
-"""The director's options: the seed's parameters with their spelling and defaults, and our own."""
+"""The director's options: the seed's, with their spelling and defaults, and our own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _DIRECTOR = "director"  # handles a submission pool, unless another name is give
 
 
 def _option(name: str, read: Reader, default: Any) -> Any:
-    """A field that an option of this name fills."""
+    """A field that the option `name` fills."""
     return field(default=default, metadata={"option": name, "read": read})
 
 
@@ -49,7 +49,7 @@ def _option(name: str, read: Reader, default: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRules:
-    """The policy of the target, and what its policies need (`director.target`)."""
+    """The target's policy, and what it needs (`director.target`)."""
 
     policy: TargetPolicy = _option("TargetPolicy", policy_name, TargetPolicy.SEED)  # noqa: RUF009  immutable
     # adaptive: with so many the target is pilotsPerIteration
@@ -128,12 +128,12 @@ class PoolOptions:
 
     @property
     def elsewhere(self) -> str:
-        """Who handles it instead of the director; '' if the director does."""
+        """Who handles it if not the director; '' if the director does."""
         return "" if self.handled_by.lower() == _DIRECTOR else self.handled_by
 
 
 class IdentityRule(Struct, frozen=True, kw_only=True):
-    """An identity: whose private pilots are submitted as it, and on which batch systems."""
+    """An identity: whose private pilots use it, and on which batch systems."""
 
     owner: str = ""
     group: str = ""
@@ -142,7 +142,7 @@ class IdentityRule(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectorOptions:
-    """All options of the director, checked. CPU times are normalised seconds."""
+    """Checked options. CPU times are normalised seconds."""
 
     pilots_per_iteration: float = _option("pilotsPerIteration", number(0, 10_000), 40.0)
     lowest_cpu_boost: int = _option("lowestCPUBoost", whole(360, 100_000_000), 7_200)
@@ -170,7 +170,7 @@ class DirectorOptions:
         return {name: pool.scope for name, pool in self.pools.items()}
 
     def list_match_seconds(self, pools: Iterable[str]) -> float | None:
-        """How long an answer about a queue of these pools is kept; None: it is not asked about."""
+        """How long answers about a queue of these pools are kept; None: they are not asked."""
         chosen = (self.pools[name] for name in pools if name in self.pools)
         return min(
             (60.0 * pool.list_match_delay_minutes for pool in chosen if pool.enable_list_match), default=None
@@ -196,14 +196,14 @@ _Values = dict[str, dict[str, Any]]
 
 
 def formula_options(options: DirectorOptions) -> dict[str, Any]:
-    """The director's own options and those of its target, as `read_options` reads them."""
+    """The options of director and target, as `read_options` reads them."""
     groups = {"": options, "target": options.target}
     return {rule.option: getattr(groups[rule.group], rule.field) for rule in _RULES if rule.group in groups}
 
 
 def read_options(section: Mapping[str, object]) -> DirectorOptions:
-    """The options of a director's section, of text or typed. Raises InvalidConfig with every fault (section, option,
-    message) in `data["faults"]`.
+    """Read a director's section, text or typed. Raises InvalidConfig with all faults (section, option, message) in
+    `data["faults"]`.
     """
     faults: list[dict[str, str]] = []
     plain = {name: raw for name, raw in section.items() if not isinstance(raw, Mapping)}
@@ -234,7 +234,7 @@ def read_options(section: Mapping[str, object]) -> DirectorOptions:
 
 
 def _read_section(plain: Mapping[str, object], where: str, faults: list[dict[str, str]]) -> _Values:
-    """Typed values by group and field; faults are noted."""
+    """By group and field; faults are noted."""
     values: _Values = {}
     for option, raw in plain.items():
         rule = _BY_OPTION.get(option)
@@ -272,7 +272,6 @@ def _read_pools(
 
 
 def _check_together(options: DirectorOptions, faults: list[dict[str, str]]) -> None:
-    """Checks that need several options."""
     default = options.pool_defaults
     for pool in (default, *options.pools.values()):
         is_inherited = (pool.min_threads, pool.max_threads) == (default.min_threads, default.max_threads)

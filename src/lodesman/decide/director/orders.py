@@ -1,5 +1,5 @@
-"""Orders for a task queue that gets pilots: through which submission pool, and whose pilots. A private pilot serves owner
-and group of its task queue alone (with JobSharing: its whole group); a generic one all groups of the VO.
+"""Orders for a task queue: its submission pool, and whose pilots. A private pilot serves owner and group of its task
+queue alone (with JobSharing: its whole group); a generic one all groups of the VO.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PoolState(Struct, frozen=True, kw_only=True):
 
     @property
     def room(self) -> int:
-        """How many tasks it still takes: submissions of pilots of one task queue to one CE queue."""
+        """The submissions it still takes: pilots of one task queue to one CE queue."""
         return max(0, max(0, self.max - self.running) + self.total - self.queued)
 
     @property
@@ -56,8 +56,8 @@ def choose_pool(
     *,
     serves: Callable[[str], bool] = lambda _: True,
 ) -> tuple[str | None, tuple[PoolTry, ...]]:
-    """Draw a pool: the first in random order that is enabled, `serves` a queue and has room. A full one is disabled until
-    the next cycle; the choice counts in `states`.
+    """Draw an enabled pool that `serves` a queue and has room. A full one is disabled until the next cycle; the choice
+    counts in `states`.
     """
     order = list(names)
     rng.shuffle(order)
@@ -91,7 +91,7 @@ class TypeReason(StrEnum):
 
 
 class PilotIdentity(Struct, frozen=True, kw_only=True):
-    """Who the pilots run as, in the VO of their task queue, and whom they serve."""
+    """Who pilots run as, and whom they serve."""
 
     private: bool
     owner: str
@@ -130,7 +130,7 @@ def choose_identity(demand: TaskQueueDemand, *, options: PoolOptions, rng: Rando
 
 
 def account_of(who: PilotIdentity, pool: PoolOptions, rules: Mapping[str, IdentityRule]) -> str:
-    """The identity with which pilots are submitted: private ones with the closest one, others with that of their pool."""
+    """The identity that submits: for private pilots the closest, for others the pool's."""
     if who.private:
         fitting = {
             name: (bool(rule.owner), bool(rule.group))
@@ -148,18 +148,18 @@ def name_as(backend: str, account: str) -> str:
 
 
 def submitted_to(backend: str, account: str, rules: Mapping[str, IdentityRule]) -> str:
-    """Where pilots for a batch system are submitted with an identity."""
+    """Where an identity submits pilots for a batch system."""
     rule = rules.get(account)
     return name_as(backend, account) if rule is not None and backend in rule.backends else backend
 
 
 def wants_private(fraction: float, draw: float, *, legacy: bool = False) -> bool:
-    """Whether a draw from [0, 1) gives a private pilot. With `legacy` the page's inverted test."""
+    """Whether a draw from [0, 1) gives a private pilot. `legacy`: the page's inverted test."""
     return fraction < draw if legacy else fraction > draw
 
 
 def private_pools(options: DirectorOptions) -> frozenset[str]:
-    """The pools that draw private pilots for task queues that take both kinds; '': a default one does."""
+    """Pools that draw private pilots for task queues that take both kinds; '': a default one does."""
     drawing = {
         name for name, pool in options.pools.items()
         if (pool.private_fraction < 1 if pool.legacy_fraction else pool.private_fraction > 0)
@@ -168,7 +168,7 @@ def private_pools(options: DirectorOptions) -> frozenset[str]:
 
 
 def presented(template: ResourceRequest, identity: PilotIdentity, *, submission_pool: str) -> ResourceRequest:
-    """What a pilot of that identity presents to the matcher; `template` is the queue's for its VO."""
+    """What a pilot presents to the matcher; `template`: of its queue and VO."""
     groups = template.groups
     if identity.serves_group is not None:
         # A queue that is open to some groups only stays closed to the others.
@@ -184,7 +184,7 @@ def presented(template: ResourceRequest, identity: PilotIdentity, *, submission_
 
 
 class PilotOrder(Struct, frozen=True, kw_only=True):
-    """Pilots of one identity to place for one task queue, through one pool."""
+    """Pilots of one identity, one task queue and one pool."""
 
     tq_id: int
     key: TaskQueueKey
@@ -210,7 +210,7 @@ def make_orders(
     *,
     serves: Callable[[TaskQueueKey, str], bool] = lambda _key, _pool: True,
 ) -> tuple[list[PilotOrder], list[PoolRefusal]]:
-    """A pool and an identity for each task queue that gets pilots, in random order: pools may fill up."""
+    """For each task queue that gets pilots; in random order, since pools may fill up."""
     by_id = {demand.tq_id: demand for demand in demands}
     counts = [(by_id[row.tq_id], row.asked) for row in plan.rows if row.asked > 0]
     rng.shuffle(counts)

@@ -1,6 +1,4 @@
-"""On which CE queue each pilot goes: one of its pool's queues where it would get a job of its task queue, drawn by free
-room.
-"""
+"""Where each pilot goes: to a queue of its pool where it would get a job of its task queue, drawn by free room."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ from lodesman.wire.vocabulary import RefusalKind
 
 
 class Placement(Struct, frozen=True, kw_only=True):
-    """Pilots of an order that go to one CE queue."""
+    """Pilots of an order in one CE queue."""
 
     order: PilotOrder
     queue_id: QueueId
@@ -44,7 +42,7 @@ class QueueRefusal(Struct, frozen=True, kw_only=True):
 
 
 class RefusedQueues(Struct, frozen=True, kw_only=True):
-    """All CE queues that gave a task queue the same answer."""
+    """CE queues that gave a task queue the same answer."""
 
     kind: RefusalKind
     mask: int
@@ -81,7 +79,7 @@ class PlacementResult:
         return sum(placement.count for placement in self.placements)
 
     def refusals(self, outcome: OrderOutcome, *, each: int | None = None) -> Iterator[QueueRefusal]:
-        """The answers to one order with their reasons: up to `each` of a kind, by queue."""
+        """The refusals of an order: up to `each` of a kind, by queue."""
         for refused in outcome.refused:
             for bit in islice(bits(refused.mask), each):
                 queue_id = self.places.queues[bit].queue_id
@@ -104,7 +102,7 @@ class PlacementResult:
 
 @dataclass(slots=True, kw_only=True)
 class _Seeker:
-    """An order while its pilots are placed."""
+    """An order during placement."""
 
     order: PilotOrder
     eligible: Mask
@@ -125,7 +123,7 @@ class _Seeker:
 
 
 class _Seats:
-    """Where pilots go, one by one; `rooms` and `budgets` by bit."""
+    """`rooms` and `budgets` by bit."""
 
     def __init__(
         self,
@@ -168,7 +166,7 @@ class _Seats:
                     tally.limit(budget.mask, budget.left)
 
     def _draw(self, free: Mask, seeker: _Seeker, rng: Random) -> int | None:
-        """One of the queues, of the best sites, where the pilot is admitted now."""
+        """One of the best sites' queues that admits the pilot now."""
         at_sites = seeker.at_sites
         while free:
             best = free if at_sites is None else at_sites.drawn(at_sites.best(free), rng)
@@ -191,8 +189,8 @@ def place(
     now: float,
     rng: Random,
 ) -> PlacementResult:
-    """Place pilots one by one in random order, so that scarce room is shared in the proportions asked. What an order
-    sends to one queue is one submission; each order is sure of one.
+    """Place pilots one by one in random order, so that scarce room is shared in proportion. An order makes one
+    submission to a queue; each order is sure of one.
     """
     seekers = [_Seeker.of(order, places, gates.sites) for order in orders]
     seats = _empty_seats(seekers, places, pools=pools, gates=gates, now=now)
@@ -251,7 +249,7 @@ def _empty_seats(
 def _cut_by_gates(
     places: Places, gates: Mapping[str, SiteBudget], rooms: Mapping[int, Room]
 ) -> dict[str, Limit]:
-    """The gates that let through less than is wanted there, or than one pilot."""
+    """Gates that admit less than is wanted, or than one pilot."""
     most: dict[str, int] = {}
     for bit, queue in places.queues.items():
         site = queue.queue_id.site

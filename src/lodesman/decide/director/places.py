@@ -1,4 +1,4 @@
-"""The CE queues of one iteration as bits: which could serve a task queue, and why not the others."""
+"""An iteration's CE queues as bits: which may serve a task queue, and why others do not."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class PoolServing(Protocol):
     """The SubmitPools as the service has them."""
 
     def mask(self, pool: str, /) -> int | None:
-        """The queues that serve a pool; None if it is not known."""
+        """The queues that serve a pool; None if it is unknown."""
 
     def bit(self, queue: QueueId, /) -> int | None:
-        """The bit of a queue; None if it serves no pool."""
+        """None if the queue serves no pool."""
 
 
 class ServedTaskQueues:
-    """Task queues by the queues that may serve them, as far as SubmitPools go."""
+    """Task queues by the queues that may serve them by SubmitPools."""
 
     __slots__ = ("_any", "_known", "_rows", "_serving")
 
@@ -54,8 +54,6 @@ class ServedTaskQueues:
 
 
 class _VOPlaces:
-    """The queues that serve one VO."""
-
     __slots__ = ("alike", "mask", "table")
 
     def __init__(self, templates: Sequence[tuple[int, ResourceRequest]]) -> None:
@@ -118,7 +116,7 @@ class Places:
         return self._of_pool.get(pool, 0)
 
     def shut_for(self, account: str) -> int:
-        """The queues to which nothing may be submitted with an identity."""
+        """The queues where this identity may submit nothing."""
         return self._shut_for.get(account, 0)
 
     def of_vo(self, vo: str) -> int:
@@ -126,11 +124,11 @@ class Places:
         return self._of_vo[vo].mask if vo in self._of_vo else 0
 
     def refusing(self, order: PilotOrder) -> int:
-        """The queues that take no pilots of the order's kind."""
+        """The queues that take no pilots of this kind."""
         return 0 if order.identity.private else self._private_only.get(order.key.vo, 0)
 
     def eligible(self, order: PilotOrder) -> int:
-        """The queues where a pilot of the order would get its jobs."""
+        """The queues where its pilots would get jobs."""
         key = replace(order.key, submit_pool="") if order.key.submit_pool else order.key
         mask = self._served(order.key, order.pool) & ~self.refusing(order)
         mask &= ~(self.shut_for(order.identity.account) | self._limited.get(order.tq_id, 0))
@@ -143,7 +141,7 @@ class Places:
         return of_vo.table.narrow(mask, key) if mask else 0
 
     def has_queue(self, key: TaskQueueKey, pool: str) -> bool:
-        """Whether a submission pool serves a queue where jobs of the key could run."""
+        """Whether a pool serves a queue that could run jobs of the key."""
         if self.of_pool(pool) == self.full:
             return True
         mask = self._served(key, pool)
@@ -155,7 +153,7 @@ class Places:
         return mask & (self._serving.mask(key.submit_pool) or 0) if key.submit_pool else mask
 
     def request(self, bit: int, order: PilotOrder) -> ResourceRequest:
-        """What a pilot of the order would present in that queue; of the SubmitPools only its own."""
+        """What a pilot would present there; only its own SubmitPool."""
         who, pool = order.identity, order.key.submit_pool
         if pool and not (self._serving.mask(pool) or 0) >> bit & 1:
             pool = ""
@@ -167,5 +165,5 @@ class Places:
         return request
 
     def reasons(self, bit: int, order: PilotOrder) -> tuple[Reason, ...]:
-        """What the matcher has against a pilot of the order in that queue of its VO."""
+        """What the matcher has against a pilot there."""
         return explain(order.key, self.request(bit, order))

@@ -41,7 +41,7 @@ class TaskQueueDemand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cpu_bucket(norm_cpu_seconds: int, buckets: Sequence[int]) -> int:
-    """The CPU time rounded up to its bucket, or the last one."""
+    """The CPU time rounded up to its bucket, or the last."""
     return buckets[min(bisect_left(buckets, norm_cpu_seconds), len(buckets) - 1)]
 
 
@@ -71,7 +71,7 @@ class PlanRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(DirectorPlan, frozen=True, kw_only=True):
-    """One iteration's arithmetic, from which every row can be computed again, but for the draw."""
+    """One iteration's arithmetic; every row can be recomputed, but for the draw."""
 
     rows: tuple[PlanRow, ...] = ()
 
@@ -89,8 +89,8 @@ def make_plan(
     options: DirectorOptions,
     rng: Random,
 ) -> Plan:
-    """The plan of one iteration; rows by id, so that a seed replays it. `target` stands for pilotsPerIteration. A zero
-    sum makes its contribution zero.
+    """Rows by id, so that a seed replays it. `target` stands for pilotsPerIteration. A zero sum makes its contribution
+    zero.
     """
     ordered, value = sorted(demands, key=lambda demand: demand.tq_id), target.value
     taking_part = [demand for demand in ordered if demand.waiting_jobs > 0]
@@ -151,7 +151,7 @@ def _row(
 
 
 def _capped(rows: Sequence[PlanRow], target: DirectorTarget, rng: Random) -> tuple[PlanRow, ...]:
-    """Each pilot asked for has the same chance, so proportions stay."""
+    """Each pilot has the same chance, so proportions stay."""
     total, cap = sum(row.asked for row in rows), target.most
     if cap <= 0 or total <= cap:
         return tuple(rows)
@@ -167,7 +167,7 @@ def _capped(rows: Sequence[PlanRow], target: DirectorTarget, rng: Random) -> tup
 
 
 def arithmetic(plan: Plan, row: PlanRow) -> tuple[str, ...]:
-    """The row's arithmetic, one step a line, as `why` shows it."""
+    """One step a line, as `why` shows it."""
     if row.waiting_jobs == 0:
         return ("none asked: no job waits",)
     per_priority, per_job = f"{plan.pilots_per_priority:g}", f"{plan.pilots_per_job:g}"
@@ -199,7 +199,7 @@ _MAX_TRIES = 10_000
 
 
 def poisson(mean: float, rng: Random) -> int:
-    """One draw with that mean; 0 for a mean <= 0. Raises ValueError over `MAX_MEAN`."""
+    """0 for a mean <= 0. Raises ValueError over `MAX_MEAN`."""
     if not math.isfinite(mean) or mean > MAX_MEAN:
         raise ValueError(f"a Poisson mean must be a number up to {MAX_MEAN:g}, not {mean!r}")
     if mean <= 0.0:

@@ -1,5 +1,5 @@
-"""A CE queue as the director sees it, and the limits on new pilots there. Unknown or stale loads let nothing through.
-What the program submitted counts whether the batch system shows it or not.
+"""A CE queue for the director, and its limits on new pilots. Unknown or stale loads let nothing through. What the
+program submitted counts even if the batch system does not show it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lodesman.wire.vocabulary import ClampName
 
 
 class QueueCaps(Struct, frozen=True, kw_only=True):
-    """Caps on pilots in one CE queue; None means no cap."""
+    """On pilots in one CE queue; None: no cap."""
 
     max_waiting: int | None = 10  # MaxWaitingJobs
     max_total: int | None = 10  # MaxTotalJobs
@@ -37,7 +37,7 @@ RAMP_START: Final = 4
 
 
 class QueueLoad(NamedTuple):
-    """Pilots of a CE queue, by `source` at `observed_at` (UNIX seconds); None: it did not know."""
+    """Pilots of a CE queue, by `source` at `observed_at` (UNIX seconds); None: unknown."""
 
     waiting: int | None
     running: int | None
@@ -58,7 +58,7 @@ class QueueLoad(NamedTuple):
         return max(0.0, now - self.observed_at)
 
     def doubts(self, *, now: float, max_age_s: float) -> str:
-        """Why the load may not be acted on, for people; '' if it may."""
+        """Why the load may not be acted on; '' if it may."""
         doubts = []
         if self.fault and (not self.is_known or self.age_s(now) > max_age_s):
             return f"{self.source} does not answer: {self.fault}"
@@ -125,7 +125,7 @@ class Room(Struct, frozen=True, kw_only=True):
 def queue_limits(
     queue: CandidateQueue, *, gates: QueueGates, now: float, site: Limit | None = None
 ) -> Iterator[Limit]:
-    """The limits on new pilots in the queue, in order."""
+    """In the order of application."""
     shut = (
         (ClampName.CLOSED, queue.closed),
         (ClampName.NO_BACKEND, queue.no_backend),
@@ -195,7 +195,7 @@ def _cap_limits(queue: CandidateQueue) -> Iterator[Limit]:
 def room_of(
     queue: CandidateQueue, wanted: int, *, gates: QueueGates, now: float, site: Limit | None = None
 ) -> Room:
-    """The room of one queue before any pilot is placed."""
+    """The room before any pilot is placed."""
     limits = tuple(queue_limits(queue, gates=gates, now=now, site=site))
     # All of the free room, not only what is wanted of it: rooms are the weights of the draw.
     room = max(0, min((limit.limit for limit in limits), default=wanted))
@@ -211,7 +211,7 @@ def others(queue: CandidateQueue) -> int | None:
 
 
 def free_slots(queue: CandidateQueue) -> int:
-    """Slots in which a new pilot would start at once; 0 if that is unknown."""
+    """Slots where a pilot would start at once; 0 if unknown."""
     if queue.load.free is not None:
         return max(0, queue.load.free - max(queue.load.waiting or 0, queue.own.waiting))
     if queue.slots is None:

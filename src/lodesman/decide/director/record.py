@@ -1,5 +1,5 @@
-"""A decision as JSON values, and back: what is stored of each iteration and what `why` reads from it. Rows are lists in
-the order of `row_fields`; of refusals only counts and examples are kept.
+"""Decisions as JSON values and back, as stored and read by `why`. Rows follow `row_fields`; only counts and examples
+of refusals are kept.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MOST_EXAMPLES = 5_000
 
 
 def to_record(decision: Decision, *, examples: int = 5) -> Record:
-    """JSON values of a decision; up to `examples` CE queues per task queue and kind."""
+    """`examples`: CE queues per task queue and kind."""
     plan, placement = decision.plan, decision.placement
     outcomes = placement.outcomes[:_MOST_ASKS]
     rows: Sequence[PlanRow] = plan.rows
@@ -88,7 +88,7 @@ def _arithmetic(target: DirectorTarget, plan: Plan, rows: Sequence[PlanRow]) -> 
 
 
 def replay(record: Mapping[str, Any], policy: TargetPolicy) -> Record:
-    """A stored record as another policy would have made it, without placements. Raises NotFound if too little is stored."""
+    """A record as another policy would have made it, without placements. Raises NotFound if too little is stored."""
     if "seed" not in record:
         raise NotFound("An older release stored this iteration, and too little of it to compute it again.")
     if record["left_out"] and len(record["rows"]) >= MOST_ROWS:
@@ -113,7 +113,6 @@ def replay(record: Mapping[str, Any], policy: TargetPolicy) -> Record:
 
 
 def _room(queue: CandidateQueue, room: Room, left: int) -> Record:
-    """What a queue was allowed and has left, and its load."""
     load = queue.load
     return {
         "wanted": room.wanted,
@@ -139,7 +138,7 @@ def loads_of(record: Mapping[str, Any]) -> dict[str, QueueLoad]:
 def of_queues(
     record: Mapping[str, Any], seen: Collection[int], places: Collection[str] | None = None
 ) -> Record:
-    """A record without what it says of other task queues and CE queues; totals stay."""
+    """Leaves out other task queues and CE queues; totals stay."""
     column = record.get("row_fields", ["tq_id"]).index("tq_id")
     tq_id_at = {"rows": column, "asks": "tq_id", "no_pool": "tq_id", "placements": 0}
     part = dict(record)
@@ -162,7 +161,7 @@ def _at(places: Collection[str], by_place: Mapping[str, Any]) -> Record:
 
 
 class Stories:
-    """A stored record, ready to be asked about single task queues."""
+    """A record prepared for questions about task queues."""
 
     __slots__ = ("_names", "_record", "asks", "no_pool", "rows")
 
@@ -175,7 +174,7 @@ class Stories:
         self.no_pool: dict[int, Mapping[str, Any]] = {entry["tq_id"]: entry for entry in record["no_pool"]}
 
     def lines(self, tq_id: int) -> tuple[str, ...]:
-        """What the iteration did for a task queue and why; the first line is the verdict."""
+        """What was done for a task queue, and why; the verdict first."""
         values = self.rows.get(tq_id)
         if values is None and self._record.get("left_out"):
             return ("pilots: not recorded, the iteration had too many task queues to keep them all",)
@@ -251,7 +250,7 @@ def _refused(outcome: OrderOutcome, placement: PlacementResult, examples: int) -
 
 
 def _row(names: Sequence[str], row: Sequence[Any]) -> PlanRow:
-    """A stored row, without fields of another release."""
+    """Without fields of other releases."""
     values = dict(zip(names, row, strict=True))
     bites = [dict(zip(_CLAMP_FIELDS, bite, strict=True)) for bite in values.pop("clamps", ())]
     clamps = tuple(Clamp(**(bite | {"name": ClampName(bite["name"])})) for bite in bites)

@@ -1,5 +1,5 @@
-"""The site mask: sites, CEs and queues that an administrator closed (ADR 0025). No pilot is sent there; pilots that are
-there leave, unless they may stay.
+"""The site mask: sites, CEs and queues that an administrator closed (ADR 0025). No pilot is sent there; pilots there
+leave, unless they may stay.
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ class SiteMask:
         return (closing for closing in self.closings if closing.holds(now))
 
     def known(self, now: float) -> Iterator[Closing]:
-        """Those that hold or are announced, by site, CE and queue."""
+        """Closings that hold or are announced, by site, CE and queue."""
         return (closing for closing in self.closings if not closing.is_over(now))
 
     def closings_of(self, node: NodePath, now: float) -> tuple[Closing, ...]:
-        """What closes a site, CE or queue, the widest first; () if it is open."""
+        """What closes the node, the widest first; () if it is open."""
         return tuple(closing for closing in self._around(node) if closing.holds(now))
 
     def closings_ahead(self, node: NodePath, now: float) -> tuple[Closing, ...]:
-        """What is going to close a site, CE or queue, the widest first."""
+        """What will close the node, the widest first."""
         return tuple(closing for closing in self._around(node) if closing.is_ahead(now))
 
     def closings_shutting_out(self, node: NodePath, now: float, life_seconds: float) -> tuple[Closing, ...]:
-        """What lets no pilot with this life (0: any) be sent to a queue, the widest first."""
+        """What bars pilots with this life (0: any), the widest first."""
         return tuple(closing for closing in self._around(node) if closing.shuts_out(now, life_seconds))
 
     def reason(self, node: NodePath, now: float, life_seconds: float | None = None) -> str:
-        """What closes a site, CE or queue (for pilots with this life), in words; '' if it is open."""
+        """What closes the node (for pilots with this life), in words; '' if it is open."""
         closings = (
             self.closings_of(node, now)
             if life_seconds is None
@@ -71,11 +71,11 @@ class SiteMask:
         return "; ".join(closing.text_at(now) for closing in closings)
 
     def drains(self, node: NodePath, now: float) -> Closing | None:
-        """What makes the pilots of a queue leave; None if they may stay."""
+        """What makes a queue's pilots leave; None if they may stay."""
         return next((closing for closing in self._around(node) if closing.empties(now)), None)
 
     def end_of_jobs(self, node: NodePath, now: float) -> float | None:
-        """From when on nothing may run in a queue; None: not known."""
+        """When a queue stops running anything; None: unknown."""
         starts = [
             closing.start
             for closing in self._around(node)
@@ -95,13 +95,13 @@ class SiteMask:
         return reduce(or_, (mask for _, mask in self._active(queues, now, lives)), 0)
 
     def announced(self, queues: _Queues, now: float, lives: Lives = _NO_LIVES) -> Mask:
-        """The queues that get no pilots any more since they will be closed."""
+        """The queues that get no more pilots since they will close."""
         return reduce(
             or_, (mask for closing, mask in self._active(queues, now, lives) if closing.is_ahead(now)), 0
         )
 
     def leaving(self, queues: _Queues, now: float, lives: Lives = _NO_LIVES) -> DrainedNodes:
-        """Where pilots leave, or will by a closing that is announced."""
+        """Where pilots leave, now or by an announced closing."""
         ahead = {
             closing.node
             for closing, mask in self._active(queues, now, lives)
@@ -122,7 +122,7 @@ class SiteMask:
             yield from (closing for closing in closings if closing is not None)
 
     def _active(self, queues: _Queues, now: float, lives: Lives) -> Iterator[tuple[Closing, Mask]]:
-        """The closings that hold, or begin while a pilot could still run, with their queues."""
+        """Closings that hold, or begin while a pilot could still run."""
         planes = self._planes
         # By value; items of lists are compared fast if they are the same object.
         if [planes[0]] != [queues]:

@@ -1,4 +1,4 @@
-"""What the broker says of sites, as the placement of pilots needs it (`broker.site_choice`)."""
+"""What placement needs to know of sites (`broker.site_choice`)."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from lodesman.decide.masks.bits import Mask
 
 
 class OrderAtSites(Protocol):
-    """An order before the sites that advertise themselves; CE queues are bits."""
+    """An order at sites that advertise; CE queues are bits."""
 
     @property
     def refusing(self) -> Mask:
-        """The queues of sites that do not match it until they advertise anew."""
+        """The queues of sites that do not match until they advertise anew."""
 
     def admits(self, site: str, bit: int) -> bool:
-        """Whether one of its pilots may go to a queue of a site now."""
+        """Whether a pilot may go there now."""
 
     def best(self, free: Mask) -> Mask:
         """The queues whose sites have the greatest Rank."""
 
     def drawn(self, best: Mask, rng: Random) -> Mask:
-        """The queues of one drawn site, if its jobs choose among sites; else all."""
+        """The queues of a drawn site, if its jobs choose among sites; else all."""
 
     def refusal(self, site: str, bit: int) -> str:
-        """Why none may go to a queue of a site now, '' if one may."""
+        """Why no pilot may go there now, '' if one may."""
 
 
 class SiteMatching(Protocol):
@@ -39,15 +39,13 @@ class SiteMatching(Protocol):
         """The gates of sites that advertise themselves."""
 
     def request(self, order: PilotOrder) -> OrderAtSites | None:
-        """An order before them; None: they make no difference but by their gates."""
+        """None: sites make no difference but by their gates."""
 
     def wished(self, pool: str) -> Mask:
-        """The queues where the ads of sites decide about the jobs of a SubmitPool."""
+        """The queues where sites' ads decide about a SubmitPool's jobs."""
 
 
 class _NoSites:
-    """No site advertises itself."""
-
     gates: Final[Mapping[str, SiteBudget]] = {}
 
     def request(self, order: PilotOrder) -> None:

@@ -1,5 +1,5 @@
-"""Which pilots count as waiting for which task queue: each once, where the matcher would let it run a job, first where it
-was submitted for (the seed's rule).
+"""Which pilot waits for which task queue: each for one, where the matcher would give it a job, first where it was
+submitted for (the seed's rule).
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from lodesman.decide.resources import QueueId
 
 
 class PilotStanding(StrEnum):
-    """A live pilot as the director sees it. One that its batch system does not know counts as waiting. One that is bound
-    to a job has not joined.
-    """
+    """A live pilot. One unknown to its batch system counts as waiting; one bound to a job has not joined."""
 
     SUBMITTING = "submitting"
     WAITING = "waiting"
@@ -42,7 +40,7 @@ _TAKES_JOBS = frozenset({PilotStanding.IDLE, PilotStanding.BUSY})
 
 
 class AsideReason(StrEnum):
-    """Why a live pilot counts for no task queue at all."""
+    """Why a live pilot counts for no task queue."""
 
     TOO_OLD = "waits longer than maxPilotWaitingHours"
     BUSY = "runs jobs"
@@ -97,8 +95,8 @@ def count_supply(
     options: DirectorOptions,
     now: float,
 ) -> Supply:
-    """Give each usable pilot to one task queue: its own first, then the one in most need. Needs are filled up to the jobs
-    that wait, then up to what the formula allows; pilots beyond that are spare.
+    """Give each usable pilot to one task queue: its own first, then the neediest. Needs are first the waiting jobs,
+    then what the formula allows; pilots beyond that are spare.
     """
     max_waiting_s = options.max_pilot_waiting_hours * 3600.0
     aside: Counter[AsideReason] = Counter()
@@ -137,7 +135,7 @@ def count_supply(
 
 @dataclass(slots=True)
 class _AlikePilots:
-    """Pilots alike for the matcher, submitted for one task queue."""
+    """Alike for the matcher, submitted for one task queue."""
 
     tq_id: int | None
     request: ResourceRequest
@@ -146,8 +144,8 @@ class _AlikePilots:
 
 
 def _groups(pilots: Iterable[PilotView]) -> list[_AlikePilots]:
-    """Private pilots first, so that generic ones are left for the others. Pilots are taken from the end of a group: idle
-    ones first, then the longest waiting.
+    """Private first, so that generic ones are left for others. A group is used from its end: idle pilots first, then
+    the longest waiting.
     """
     by_kind: defaultdict[tuple[int | None, ResourceRequest, frozenset[int]], list[PilotView]] = defaultdict(
         list
@@ -161,7 +159,7 @@ def _groups(pilots: Iterable[PilotView]) -> list[_AlikePilots]:
 
 
 class _NeedyQueues:
-    """Task queues that want more pilots in this round, most in need first."""
+    """Those that want more pilots in this round, most in need first."""
 
     def __init__(self, order: Sequence[int]) -> None:
         self._order = order
@@ -169,7 +167,7 @@ class _NeedyQueues:
         self.open = mask_of(order)
 
     def among(self, mask: int) -> Iterator[int]:
-        """Those of a mask; `close` may be called meanwhile."""
+        """`close` may be called meanwhile."""
         open_queues = mask & self.open
         count = open_queues.bit_count()
         if count * count <= len(self._order):  # few: look them up; many: the next one is never far
@@ -183,8 +181,6 @@ class _NeedyQueues:
 
 
 class _Ledger:
-    """Counts while pilots are given away."""
-
     def __init__(self, demands: Sequence[TaskQueueDemand], table: KeyTable, serving: PoolServing) -> None:
         self.counted = {demand.tq_id: 0 for demand in demands}
         self.borrowed = dict(self.counted)
@@ -203,7 +199,7 @@ class _Ledger:
         return mask & ~mask_of(barred) if barred else mask
 
     def fill(self, groups: Sequence[_AlikePilots], levels: Mapping[int, int]) -> None:
-        """One round: each task queue up to its level, by its own pilots first."""
+        """One round: each task queue up to its level, own pilots first."""
         for group in groups:
             own = group.tq_id
             if own in self.counted and self.usable(group) >> self._table.bit(own) & 1:

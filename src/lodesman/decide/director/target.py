@@ -1,7 +1,7 @@
-"""The target of an iteration: how many pilots the formula aims at, by one of four policies.
+"""How many pilots the formula aims at, by one of four policies.
 
 `seed` is the seed's pilotsPerIteration, `adaptive` its proposed fix; there the target is a scale. `gap` and `ratio`
-count pilots, so their target bounds what all task queues ask for.
+count pilots: their target bounds the total.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Aim(NamedTuple):
 
 
 def target_of(facts: TargetFacts, options: DirectorOptions) -> DirectorTarget:
-    """The target by the policy of the options, with its arithmetic in words."""
+    """With its arithmetic in words."""
     policy, most = options.target.policy, options.max_pilots_per_iteration
     aim = _POLICIES[policy](facts, options)
     return DirectorTarget(
@@ -57,7 +57,7 @@ def _seed(_facts: TargetFacts, options: DirectorOptions) -> _Aim:
 
 
 def _adaptive(facts: TargetFacts, options: DirectorOptions) -> _Aim:
-    """The more jobs wait the more pilots, the more run the fewer."""
+    """More waiting jobs: more pilots; more running: fewer."""
     rules = options.target
     more = min(facts.waiting_jobs / rules.target_waiting_jobs, rules.max_factor)
     waiting = f"{counted(facts.waiting_jobs, 'waiting job')} / targetWaitingJobs {rules.target_waiting_jobs}"
@@ -119,7 +119,7 @@ def _base(options: DirectorOptions) -> str:
 
 
 def _highest(options: DirectorOptions) -> tuple[str, int]:
-    """The smaller of the two maxima, and the name of its option."""
+    """The smaller maximum, and the name of its option."""
     own, cap = options.target.maximum, options.max_pilots_per_iteration
     return ("maxPilotsPerIteration", cap) if 0 < cap < own else ("maxTarget", own)
 

@@ -1,4 +1,4 @@
-"""Who can change what stops a job, a CE queue or a pilot: one table for each closed set of reasons. Pure."""
+"""Who can change what stops a job, a CE queue or a pilot: one table for each closed set of reasons."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lodesman.wire.quotas import NEXT_START, RUNNING_JOBS, FullBucket
 from lodesman.wire.vocabulary import ClampName, MainReason, PilotVerdict, PoolOutcome, QueueReason
 
 BREAKER_HERE, BREAKER_ORDERED = "breaker-here", "breaker-ordered"
-"""A breaker that is open where pilots start on the server's own machine; and by order of an administrator."""
+"""An open breaker: on the server's own machine; ordered by an administrator."""
 _NO_ACTION: Final = "no action needed"
 _SITES: Final = "the site administrator"
 _SERVER: Final = "the server administrator"
@@ -75,7 +75,7 @@ OF_JOBS: Final[Mapping[MainReason, str]] = {
     MainReason.LIMITED: _LIMITED,
     MainReason.OVER_LIMIT: _RAISES,
 }
-"""Reason of a job -> who can change it; JOBS stands for its number."""
+"""JOBS stands for the job's number."""
 _OF_HELD: Final[Mapping[HeldBy, str]] = {
     "impossible": f"{_NO_ACTION}: the next refresh releases it",
     "admin": "an administrator: lode release JOBS",
@@ -102,7 +102,7 @@ OF_QUEUES: Final[Mapping[QueueReason, str]] = {
     QueueReason.ENOUGH_PILOTS: f"time, as pilots take jobs; or {_SERVER}: extraPilots",
     QueueReason.PILOTS_EXPECTED: _NO_ACTION,
 }
-"""Reason of a CE queue -> who can change it."""
+"""By reason of a CE queue."""
 OF_PILOTS: Final[Mapping[PilotVerdict, str]] = {
     PilotVerdict.ENDED: "no one: it has ended",
     PilotVerdict.DRAINING: "no one; if its site was closed, an administrator: lode site open",
@@ -137,7 +137,7 @@ _WHO_OPENS: Final[Mapping[str, str]] = {
     NOT_CONSIDERED: _NEXT_ITERATION,
     NOT_WANTED: _NEXT_ITERATION,
 }
-"""What leaves a queue no free capacity -> who can change that; _STARTS_OR_ENDS for all others."""
+"""By what leaves a queue no free capacity; _STARTS_OR_ENDS for all others."""
 _CLOSINGS_SHOWN: Final = 3
 _PASSING: Final = frozenset({PoolOutcome.FULL, PoolOutcome.DISABLED})
 """Why a submission pool takes no pilots for a while."""
@@ -151,8 +151,8 @@ def who_opens(
     settings: Iterable[str] = (),
     host_opener: str = "",
 ) -> str:
-    """Who can open these gates and closings, and mend these `settings` of the server. `host_opener`: who opens the hosts
-    there, if known.
+    """Who opens these gates and closings, and mends these `settings` of the server. `host_opener`: who opens the
+    hosts.
     """
     of_gates = {**_WHO_OPENS, ClampName.HOST_SHUT: host_opener} if host_opener else _WHO_OPENS
     names = list(map(_setting, settings))
@@ -166,7 +166,7 @@ def who_opens(
 
 
 def _who_mends(backends: Iterable[str], settings: Iterable[str], *, is_open: bool = False) -> str:
-    """Who can mend what stops the pilots of queues with these backends. `is_open`: their breaker is."""
+    """`is_open`: the breaker of these backends is."""
     names, is_here = list(map(_setting, settings)), set(backends) == {LOCAL}
     if not (names and is_here):
         names.append(_MEND_HERE if is_here else _MEND)
@@ -178,13 +178,13 @@ def _setting(name: str) -> str:
 
 
 def settings_named(words: Iterable[str], settings: Mapping[str, str]) -> list[str]:
-    """The settings of the server that pilots' last words name; `settings`: of `DirectorNow`."""
+    """The settings that pilots' last words name; `settings`: of `DirectorNow`."""
     texts = list(words)
     return [setting for sign, setting in settings.items() if any(sign in text for text in texts)]
 
 
 def opener_of(gate: str, text: str, backends: Iterable[str]) -> str:
-    """The name by which `who_opens` knows the gate of queues with these backends."""
+    """The name by which `who_opens` knows the gate."""
     if gate != ClampName.BREAKER:
         return gate
     if text.endswith(ON_SHUT_HOST):
@@ -203,9 +203,7 @@ def _who_reopens(closing: Closing) -> str:
 
 
 def who_makes_room(full: Iterable[FullBucket], *, never: bool) -> str:
-    """Who can change that limits are full. `never`: in every queue, one of them allows less than the job asks for, so that
-    time changes nothing.
-    """
+    """Who can change that limits are full. `never`: in every queue, one of them is less than the job asks for."""
     buckets = list(full)
     hopeless = [bucket for bucket in buckets if bucket.hopeless and never]
     names = [f"you, by asking for {_allowed(bucket)}" for bucket in hopeless if _is_half(bucket)]
@@ -228,7 +226,7 @@ def _who_raises(bucket: FullBucket) -> str:
 
 
 def who_frees_work(limits: Iterable[str], held: Mapping[HeldBy, Sequence[int]]) -> str:
-    """Who can change that these limits keep from a pilot all that fits; `held`: see `who_ends_parents`."""
+    """Who can change that these limits keep all fitting jobs from a pilot; `held`: see `who_ends_parents`."""
     who = {
         MainReason.WAITS_FOR_JOBS.value: who_ends_parents(held),
         MainReason.AT_MOST.value: OF_QUEUES[QueueReason.AT_MOST],
@@ -238,7 +236,7 @@ def who_frees_work(limits: Iterable[str], held: Mapping[HeldBy, Sequence[int]]) 
 
 
 def who_ends_parents(held: Mapping[HeldBy, Sequence[int]]) -> str:
-    """Who can end that a job waits for others, `held` ones among them."""
+    """Who can end that a job waits for others; `held`: those that are Held."""
     names = []
     for by, jobs in held.items():
         ids = " ".join(map(str, jobs))
@@ -254,7 +252,7 @@ def who_ends_parents(held: Mapping[HeldBy, Sequence[int]]) -> str:
 
 
 def who_changes_job(facts: JobFacts) -> str:
-    """Who can change that a job waits, with its number where a command needs one."""
+    """Who can change that a job waits, with its number where a command needs it."""
     who = _who(facts)
     return who if facts.job is None else who.replace("JOBS", str(facts.job))
 
@@ -315,7 +313,7 @@ def _named_settings(facts: JobFacts) -> list[str]:
 
 
 def _who_shortens(minutes: int, opens: str) -> str:
-    """Who can have a job start before a closing begins. `minutes`: of the longest that a pilot takes; `opens`: who opens."""
+    """`minutes`: of the longest job that a pilot takes; `opens`: who opens."""
     command = f"lode change JOBS CPUTime={minutes * 60}"
     asks = f"you, by asking for at most {minutes} min of CPUTime: {command}; or " if minutes else ""
     return f"{asks}{opens}; or the site administrator, by a WallTime with which new pilots end before"

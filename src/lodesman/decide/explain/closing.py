@@ -1,4 +1,4 @@
-"""What is closed to jobs: places, now or by an announced closing, and hosts that get no jobs. Pure."""
+"""What is closed to jobs: places, now or by an announced closing, and hosts that get no jobs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MINUTE: Final = 60
 
 
 def longest_minutes(cpu_seconds: int, takes: Callable[[int], bool]) -> int:
-    """The most minutes of CPUTime, fewer than that, of a job that a pilot `takes`; 0 if it takes none."""
+    """The most minutes of CPUTime below `cpu_seconds` of a job that a pilot `takes`; 0 if it takes none."""
     low, high = 0, max(0, (cpu_seconds - 1) // _MINUTE)
     while low < high:
         middle = (low + high + 1) // 2
@@ -35,7 +35,7 @@ def longest_minutes(cpu_seconds: int, takes: Callable[[int], bool]) -> int:
 
 
 def closings_text(closed: Iterable[Closing], minutes: int, now: float) -> str:
-    """Why no pilot takes a job whose queues are all closed or are to be; `minutes`: of the longest that one takes."""
+    """`minutes`: of the longest job that a pilot takes."""
     closings = list(closed)
     names = closings_named(closings, now)
     ahead = sum(closing.is_ahead(now) for closing in closings)
@@ -47,7 +47,7 @@ def closings_text(closed: Iterable[Closing], minutes: int, now: float) -> str:
 
 
 def kept_slots_text(keeping: Iterable[Closing], pilots: JobPilots, now: float) -> str:
-    """Why a job waits beside free slots: these announced closings let no pilot be sent there."""
+    """Why a job waits beside free slots."""
     busy, coming = counted(pilots.usable_busy, "running pilot"), counted(pilots.usable_waiting, "pilot")
     last = f"{busy} may take it, if a job there ends in time"
     if not pilots.usable_busy:
@@ -56,7 +56,7 @@ def kept_slots_text(keeping: Iterable[Closing], pilots: JobPilots, now: float) -
 
 
 def closings_named(closings: Iterable[Closing], now: float) -> str:
-    """The first two closings, with who ordered them and why."""
+    """The first two closings: who ordered them and why."""
     return "; ".join(f"{closing.node} is {closing.text_at(now)}" for closing in [*closings][:2])
 
 
@@ -72,7 +72,7 @@ def closings_step(
     now: float,
     minutes: int = 0,  # of CPUTime, of the longest job like it that a pilot takes
 ) -> JobStep:
-    """The eligible queues that are closed or are to be."""
+    """The eligible queues that are or will be closed."""
     count, total = reduce(or_, (mask for _, mask in closings), 0).bit_count(), eligible.bit_count()
     texts = [
         f"{closing.node} is {closing.text_at(now)} ({counted(mask.bit_count(), 'queue')})"
@@ -108,7 +108,7 @@ class ShutHosts(NamedTuple):
         return frozenset(host.site for host in self.records if host.host == self.here)
 
     def queues(self, config: VOConfig) -> int:
-        """The queues whose only host is one of them, as a mask."""
+        """A mask of the queues whose only host is among them."""
         sites = self.sites
         if not sites:
             return 0
@@ -119,7 +119,7 @@ class ShutHosts(NamedTuple):
         )
 
     def text(self, config: VOConfig, queues: int, now: float) -> str:
-        """Why the hosts where pilots of these queues may be get no jobs."""
+        """Why hosts of these queues get no jobs."""
         hosts = [f"{host}: {shut_text(record, now)}" for host, record in self._of(config, queues)]
         return some_of(hosts, _HOSTS_SHOWN, noun="host")
 
@@ -129,7 +129,7 @@ class ShutHosts(NamedTuple):
         return "; ".join(names) or "an administrator: lode host open"
 
     def _of(self, config: VOConfig, queues: int) -> list[tuple[HostName, HostRecord]]:
-        """The hosts at the sites of these queues, the machine here first; it alone if all queues are local."""
+        """The hosts of these queues, the machine here first; it alone if all queues are local."""
         offers = [config.by_bit[bit] for bit in bits(queues) if bit in config.by_bit]
         sites = {offer.queue.site for offer in offers}
         hosts = [(host, record) for host, record in sorted(self.records.items()) if host.site in sites]
@@ -143,7 +143,7 @@ NONE_SHUT: Final = ShutHosts()
 
 
 def shut_text(record: HostRecord, now: float) -> str:
-    """Why a host gets no jobs, and until when; '' if it gets some."""
+    """Why and until when a host gets no jobs; '' if it gets some."""
     if not record.shut:
         return ""
     if record.retry_at is None:

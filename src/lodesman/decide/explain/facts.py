@@ -1,4 +1,4 @@
-"""What explanations go by beside the configuration: one snapshot of jobs, pilots and the director. Pure."""
+"""What explanations use beside the configuration: a snapshot of jobs, pilots and the director."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _FRESH_LEAST: Final = 60.0
 
 
 def fresh_seconds(polling_seconds: float) -> float:
-    """How long an iteration of the director says something about now."""
+    """How long an iteration of the director counts as recent."""
     return max(_FRESH_LEAST, _FRESH_ITERATIONS * polling_seconds)
 
 
 class FailingPilots(NamedTuple):
-    """A CE queue whose last pilots did not start, with none that joined since."""
+    """A CE queue whose last pilots did not start; none joined since."""
 
     pilots: int
     reason: str  # of the last one
@@ -35,7 +35,7 @@ class FailingPilots(NamedTuple):
 
 
 class UnreachedPilots(NamedTuple):
-    """Pilots of a CE queue that run and have not reached the server."""
+    """Running pilots of a CE queue that have not reached the server."""
 
     pilots: int
     since: float  # of the first one
@@ -62,7 +62,7 @@ class DirectorState(NamedTuple):
     )  # of the server, by the sign of them in pilots' last words
 
     def failing_of(self, config: VOConfig, unreached: int = 0) -> StoppedPilots:
-        """The queues of a VO whose last pilots did not start, and those from where none reach the server (a mask)."""
+        """Queues whose last pilots did not start, and a mask of those whose pilots do not reach the server."""
         queues = by_nodes = on_shut = 0
         for queue, failing in self.failing.items():
             bit = config.table.bit(queue)
@@ -77,7 +77,7 @@ _NO_DIRECTOR: Final = DirectorState()
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """One moment: the task queues with waiting jobs, and the director."""
+    """The task queues with waiting jobs, and the director."""
 
     at: float
     fresh_seconds: float  # an older iteration says nothing about now
@@ -92,7 +92,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     )  # what the server fails to handle -> where and why
 
     def decision(self, now: float) -> RecordedIteration | None:
-        """The director's last iteration; None if it has made none recently."""
+        """The director's last iteration; None if it is not recent."""
         at = self.decided_at
         return self.iteration if at is not None and now - at <= self.fresh_seconds else None
 
@@ -104,18 +104,18 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
     @property
     def iterated_at(self) -> float | None:
-        """When the director's last iteration was, also one with nothing to decide."""
+        """The time of the last iteration, even one with nothing to decide."""
         seen = (self.decided_at, self.director.iterated_at)
         return max((at for at in seen if at is not None), default=None)
 
     def iterates_soon(self, now: float) -> bool:
-        """Whether the next iteration is within a minute, as far as known."""
+        """Whether the next iteration is expected within a minute."""
         return self.iterated_at is not None and self.iterated_at + self.polling_seconds - now <= SOON_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotFacts:
-    """What facts of jobs and CE queues have in common. Not slotted, for cached properties."""
+    """Facts that jobs and CE queues share. Not slotted, for cached properties."""
 
     snapshot: Snapshot
     now: float
@@ -126,21 +126,21 @@ class SnapshotFacts:
 
     @property
     def decided_age(self) -> float | None:
-        """Seconds since the iteration that `decision` is; without one, since the last, however long ago."""
+        """Seconds since `decision`, or since the last iteration."""
         return self.age(self.snapshot.decided_at if self.decision is None else self.decision.at)
 
     @property
     def iterated_age(self) -> float | None:
-        """Seconds since the last iteration, also one with nothing to decide."""
+        """Seconds since the last iteration, even one with nothing to decide."""
         return self.age(self.snapshot.iterated_at)
 
     @cached_property
     def decision(self) -> RecordedIteration | None:
-        """The director's last iteration; None if it has made none recently."""
+        """See `Snapshot.decision`."""
         return self.snapshot.decision(self.now)
 
     def left_out(self, *items: str) -> str:
-        """Which of these the server could not handle, where and why; '' if none."""
+        """Which of these the server could not handle, and why; '' if none."""
         faults = self.snapshot.left_out
         return "; ".join(f"{item} is left out of {faults[item]}" for item in items if item in faults)
 

@@ -1,6 +1,6 @@
-"""`lode why JOB`: the chain of steps from a job to a pilot, ending in never, not now or now. Pure.
+"""`lode why JOB`: the steps from a job to a pilot, ending in never, not now or now.
 
-Queues are judged by the predicates of submission and claim, pilots by those of the claim.
+The predicates of submission and claim judge queues and pilots.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SUMMARIES: Final[Mapping[MainReason, str]] = {
     MainReason.HOST_SHUT: ", but hosts of its pilots get no jobs: {shut}",
     MainReason.PILOT_EXPECTED: "; the director may send pilots there and is expected to",
 }
-"""What follows the number of queues that can run it, by reason; _PILOTS_COME for all others."""
+"""Follows the number of queues that can run it; _PILOTS_COME for other reasons."""
 _PILOTS_COME: Final = (
     "; {pilots.usable_idle} idle and {pilots.usable_busy} busy pilots can take it, "
     "{pilots.usable_waiting} more are on their way"
@@ -158,7 +158,7 @@ def _misfits(facts: JobFacts) -> str:
 
 
 def _left_to_broker(facts: JobFacts) -> str:
-    """The clauses of Requirements that the ads of sites decide, for the queues that pass all else."""
+    """The clauses of Requirements that the ads of sites decide, for queues that pass all else."""
     exclusions = facts.exclusions
     clauses = [
         clause
@@ -209,7 +209,7 @@ def _limits(facts: JobFacts) -> JobStep:
 
 
 def _full(bucket: FullBucket, facts: JobFacts) -> str:
-    """A full limit, and for how long at least: others may have filled it before."""
+    """The duration is a lower bound: others may have filled the limit before."""
     seconds = None if bucket.since is None else facts.age(bucket.since)
     words = lasting(seconds or 0.0, "at least ")
     return f"{bucket.text}; full{words}" if words else bucket.text
@@ -276,7 +276,7 @@ def _closed(facts: JobFacts) -> list[answers.ClosedGate]:
 
 
 def _oldest_load(facts: JobFacts, queues: int) -> tuple[float | None, str | None]:
-    """Age and source of the oldest load of these queues that the director went by."""
+    """Age and source."""
     load = None if facts.capacity is None else facts.capacity.oldest_load(queues)
     return (None, None) if load is None else (facts.age(load[0]), load[1])
 

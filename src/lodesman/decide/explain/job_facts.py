@@ -1,4 +1,4 @@
-"""The facts of one job, held against the configuration, pilots, the director and the jobs before it. Pure."""
+"""The facts of one job, held against configuration, pilots, director and earlier jobs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _Pilots = TypeVar("_Pilots", FailingPilots, UnreachedPilots)
 
 @dataclass(frozen=True, kw_only=True)
 class JobFacts(SnapshotFacts):
-    """A job, stored or not yet, and all that says when and where it may start."""
+    """A job, stored or not yet, and what decides when and where it may start."""
 
     exclusions: Exclusions
     job: int | None = None  # its number; None: not stored
@@ -75,7 +75,7 @@ class JobFacts(SnapshotFacts):
 
     @cached_property
     def server_fault(self) -> str:
-        """What the server failed to do for it by a fault of its own; '' if nothing."""
+        """What the server failed to do for the job; '' if nothing."""
         key = self.exclusions.key
         return self.left_out(f"task queue {self.task_queue}", f"SubmitPool {key.submit_pool}", f"VO {key.vo}")
 
@@ -86,24 +86,24 @@ class JobFacts(SnapshotFacts):
 
     @cached_property
     def capacity(self) -> Capacity | None:
-        """The free capacity that the director left the queues of its VO."""
+        """The free capacity left for its VO."""
         return None if self.decision is None else self.decision.capacity(self.exclusions.config)
 
     @cached_property
     def closings(self) -> list[tuple[Closing, int]]:
-        """Closings that let no pilot be sent to eligible queues, with these queues; most queues first."""
+        """Closings of eligible queues, with these queues; most queues first."""
         config = self.exclusions.config
         return self.mask.hits(config.table.queues, self.eligible, self.now, config.lives)
 
     @cached_property
     def closed(self) -> int:
-        """The queues to which closings, of now or announced, let no pilot be sent."""
+        """The queues that are closed or will be."""
         config = self.exclusions.config
         return self.mask.closed(config.table.queues, self.now, config.lives)
 
     @cached_property
     def keeping(self) -> list[Closing]:
-        """The closings, of now or announced, that keep pilots from free slots where it could run."""
+        """The closings that keep pilots from free slots where it could run."""
         key = self.exclusions.key
         return [
             closing
@@ -113,7 +113,7 @@ class JobFacts(SnapshotFacts):
 
     @property
     def kept(self) -> int:
-        """The jobs like it that would start in free slots but for announced closings; 0 if a pilot may take it elsewhere."""
+        """The jobs like it that would start in free slots but for closings; 0 if a pilot may take it elsewhere."""
         if self.elsewhere or self.refusals or self.slots is None or not self.pilots.any_usable:
             return 0
         config = self.exclusions.config
@@ -128,7 +128,7 @@ class JobFacts(SnapshotFacts):
 
     @property
     def _fillable(self) -> int:
-        """The queues to which pilots could be sent for it but for closings and the pilots that are there."""
+        """Closings and pilots that are there do not count."""
         unsent = 0 if self.capacity is None else self.capacity.unsent
         return self.fitting & ~(
             self.gated | self.limited | unsent | self._failing.queues | self._failing.shut
@@ -136,18 +136,18 @@ class JobFacts(SnapshotFacts):
 
     @cached_property
     def fitting(self) -> int:
-        """The eligible queues that the ads of their sites do not exclude."""
+        """The eligible queues that their sites' ads do not exclude."""
         return passing(self.misfits, self.eligible)
 
     @cached_property
     def open_here(self) -> int:
-        """The eligible queues with free capacity for its pilots, as far as known."""
+        """The eligible queues known to have free capacity."""
         has_room = 0 if self.capacity is None else self.capacity.open
         return self.fitting & has_room & ~(self.closed | self.limited | self._failing.shut)
 
     @cached_property
     def limited(self) -> int:
-        """The queues where limits keep it from starting on any host that is not known yet."""
+        """The queues where limits keep it from any host that is not known yet."""
         return self._mask(self.limits.queues)
 
     def _mask(self, queues: Iterable[QueueId]) -> int:
@@ -156,11 +156,10 @@ class JobFacts(SnapshotFacts):
 
     @cached_property
     def gates(self) -> list[tuple[Gate, int]]:
-        """What leaves eligible queues no free capacity, with these queues; most queues first."""
+        """What leaves eligible queues no free capacity; most queues first."""
         return [] if self.capacity is None else self.capacity.gates(self.eligible, self.closings, self.now)
 
     def _usable(self, pilots_of: Mapping[QueueId, _Pilots]) -> list[tuple[QueueId, _Pilots]]:
-        """The pilots of fitting queues that are not closed."""
         bit_of, usable = self.exclusions.config.table.bit, self.fitting & ~self.closed
         return [
             (queue, pilots)
@@ -170,13 +169,13 @@ class JobFacts(SnapshotFacts):
 
     @cached_property
     def failing(self) -> list[tuple[QueueId, FailingPilots]]:
-        """The eligible queues whose last pilots did not start, most pilots first."""
+        """The eligible queues whose last pilots did not start; most pilots first."""
         rows = self._usable(self.snapshot.director.failing)
         return sorted(rows, key=lambda row: (-row[1].pilots, row[0]))
 
     @property
     def failing_text(self) -> str:
-        """Why pilots do not start in the first of `failing`, and how many others there are; '' for none."""
+        """Why pilots of the first of `failing` do not start; '' for none."""
         if not self.failing:
             return ""
         (queue, failing), *others = self.failing
@@ -186,7 +185,7 @@ class JobFacts(SnapshotFacts):
 
     @property
     def unreached_text(self) -> str:
-        """Where most pilots are that do not reach the server, and how many other such queues; '' for none."""
+        """Where most pilots do not reach the server; '' for none."""
         rows = self._usable(self.unreached)
         if not rows:
             return ""
@@ -196,7 +195,7 @@ class JobFacts(SnapshotFacts):
 
     @cached_property
     def refusals(self) -> Sequence[tuple[str, str]]:
-        """(submission pool, outcome) of all of them if none takes its pilots; else nothing."""
+        """(submission pool, outcome) of all pools if none takes its pilots; else nothing."""
         if self.decision is None:
             return ()
         return self.decision.refusals(self.task_queue, self.snapshot.director.full)
@@ -208,7 +207,7 @@ class JobFacts(SnapshotFacts):
 
     @cached_property
     def unmatched(self) -> Sequence[str]:
-        """What sites have against its pilots, if none was placed."""
+        """What sites object to its pilots, if none was placed."""
         return (
             ()
             if self.decision is None
@@ -225,14 +224,14 @@ class JobFacts(SnapshotFacts):
 
     @cached_property
     def sendable(self) -> int:
-        """The jobs like it that pilots which may be sent would start within a minute."""
+        """The jobs like it that pilots which may be sent start within a minute."""
         if self.slots is None or not self.snapshot.iterates_soon(self.now):
             return 0
         return self.slots.starts(self.exclusions.key, self.open_here)
 
     @property
     def slots_here(self) -> tuple[int, int]:
-        """The known slots of fitting queues, and how many are free."""
+        """The known and the free slots of fitting queues."""
         return (0, 0) if self.slots is None else self.slots.count(self.fitting)
 
     @cached_property
@@ -255,7 +254,7 @@ class JobFacts(SnapshotFacts):
 
     @property
     def start_text(self) -> str:
-        """`start` in words, and what it is known by; '' if it is not known."""
+        """`start` in words, and how it is known; '' if unknown."""
         start = self.start
         if start is None:
             return ""
@@ -274,16 +273,16 @@ class JobFacts(SnapshotFacts):
         return f"no such job has started for {span(seen.silent)}, longer than starts were seen before"
 
     def put_behind(self, ahead: int) -> JobFacts:
-        """The facts if this number of jobs of its task queue were before it."""
+        """The facts if this many jobs of its task queue were before it."""
         return replace(self, turn=self.turn._replace(ahead=ahead))
 
     def next_jobs(self, jobs: int) -> int:
-        """How many of these jobs, it and those that follow it, start now."""
+        """How many of these jobs, itself first, start now."""
         return count_next(jobs, lambda n: self.put_behind(self.turn.ahead + n).reason)
 
     @cached_property
     def share(self) -> JobShare:
-        """What its group may expect of the starts beside the other `groups`."""
+        """What its group may expect beside the other `groups`."""
         group = self.exclusions.key.group
         groups = {group, *self.groups}
         shares = {name: self.policy.drawn_share(name) for name in groups}
@@ -325,12 +324,12 @@ class JobFacts(SnapshotFacts):
 
     @property
     def is_kept(self) -> bool:
-        """Whether it waits for closings though pilots are there that may take it."""
+        """Whether it waits for closings though pilots may take it."""
         return self.reason is MainReason.CLOSED and self.pilots.any_usable
 
     @property
     def is_behind(self) -> bool:
-        """Whether `AtMost` makes it wait for others of its submission; False if the first of them waits for its turn."""
+        """Whether `AtMost` makes it wait for its submission; False if the first of those waits for its turn."""
         most = self.exclusions.key.at_most
         room = most - self.under_way
         if not most or self.turn.ahead < room:
@@ -339,7 +338,7 @@ class JobFacts(SnapshotFacts):
 
     @property
     def waits_for(self) -> str:
-        """What it waits for other than pilots, in words; '' for nothing."""
+        """What it waits for other than pilots; '' for nothing."""
         if self.reason is MainReason.WAITS_FOR_JOBS:
             return f"waits for {self.parents or 'other jobs'}"
         if self.reason in OF_LIMITS:

@@ -1,4 +1,4 @@
-"""The director's last iteration, as explanations go by it: its decisions, and the free capacity that it left. Pure."""
+"""The director's last iteration: its decisions, and the free capacity that it left."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lodesman.wire.vocabulary import ClampName, PoolOutcome
 from lodesman.wire.why_queues import QueueClamp
 
 NOT_CONSIDERED, NOT_WANTED = "unknown", "no-demand"
-"""Why an iteration left a queue no free capacity, where no clamp did."""
+"""Why a queue has no free capacity where no clamp says so."""
 _GATES: Final = {
     "Backend": ClampName.NO_BACKEND.value,
     SUBMISSION_POOLS: ClampName.NO_POOL.value,
@@ -32,11 +32,11 @@ _GATES: Final = {
     "MaxWaitingJobs": ClampName.MAX_WAITING.value,
     "Slots": ClampName.MAX_TOTAL.value,
 }
-"""What can keep all pilots away (`submission.CAUSES`) -> the clamp by which the director knows it."""
+"""Cause that keeps all pilots away (`submission.CAUSES`) -> the director's clamp."""
 
 
 class Gate(NamedTuple):
-    """What leaves CE queues no free capacity: a name, and the reason in words."""
+    """What leaves CE queues no free capacity, and why."""
 
     name: str
     text: str
@@ -47,7 +47,7 @@ REOPENED: Final = Gate(NOT_CONSIDERED, "the director has not considered it since
 
 
 class Capacity(Struct, frozen=True, kw_only=True):
-    """The free capacity that an iteration left the CE queues of a VO, as masks of queues."""
+    """The free capacity of a VO's CE queues, as masks."""
 
     open: int  # those that have some
     by_pilots: Mapping[int, int]  # by the number of pilots that may be sent
@@ -61,13 +61,13 @@ class Capacity(Struct, frozen=True, kw_only=True):
         return sum(pilots * (mask & queues).bit_count() for pilots, mask in self.by_pilots.items())
 
     def oldest_load(self, queues: int) -> tuple[float, str] | None:
-        """Time and source of the oldest load of these queues; None if none is known."""
+        """Time and source of the oldest load; None if unknown."""
         return next(((at, source) for at, source, mask in self.loads if mask & queues), None)
 
     def gates(
         self, eligible: int, closings: Iterable[tuple[Closing, int]], now: float
     ) -> list[tuple[Gate, int]]:
-        """What leaves these queues no free capacity, most queues first: `closings` of now, else the gates of then."""
+        """What leaves these queues no free capacity, most queues first: `closings` of now, else the recorded gates."""
         gates, left = Counter[Gate](), eligible
         for closing, mask in closings:
             gates[Gate(ClampName.CLOSED.value, closing.text_at(now))] |= mask & left
@@ -78,15 +78,15 @@ class Capacity(Struct, frozen=True, kw_only=True):
 
 
 def not_sent_gate(config: VOConfig, offer: QueueOffer) -> Gate | None:
-    """The gate if no pilot of this VO is sent to a queue, whatever capacity the director has there for others."""
+    """The gate if this VO never sends pilots to a queue, whatever capacity others have there."""
     closed = not_sent(offer, config.backends, config.pools)
     return None if closed is None else Gate(_GATES[closed.parameter], closed.text)
 
 
 _LASTING: Final = frozenset({PoolOutcome.ELSEWHERE.value, PoolOutcome.NO_QUEUE.value})
-"""Of submission pools that need not be full to take no pilots."""
+"""Submission pools take no pilots for these reasons even if they are not full."""
 _COUNTING_PILOTS: Final = frozenset({ClampName.MAX_TOTAL, ClampName.MAX_RUNNING})
-"""Limits on the number of pilots that are in a CE queue."""
+"""Limits on the number of pilots in a CE queue."""
 _NO_TASK_QUEUE: Final = 0
 
 
@@ -100,9 +100,9 @@ class QueueDecision(Struct, frozen=True, kw_only=True):
 
 
 class RecordedIteration:
-    """One stored decision of the director, to be asked about single task queues and CE queues.
+    """A stored decision of the director.
 
-    A task queue that was refused in the iteration `before`, and for which no pilot was asked since, is still refused.
+    A task queue refused in the iteration `before` stays refused if no pilot was asked for it since.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class RecordedIteration:
         self.at = at
         self.record = record
         self.loads = loads_of(record)
-        """The loads that it went by, by queue; older releases kept none."""
+        """By queue; older releases kept none."""
         counting = record.get("target", {}).get("policy") in COUNTING
         self.sends = counting or bool(record["plan"].get("target", 1.0) > 0.0)
         """Whether the director sends pilots at all."""
@@ -130,7 +130,7 @@ class RecordedIteration:
         self.unmatched: dict[int, SiteObjections] = {
             tq: objections for tq, objections in unmatched.items() if tq in rows and not rows[tq][self._asked]
         }
-        """Task queue -> what sites have against its pilots, if none was placed."""
+        """Only task queues for which no pilot was placed."""
         for tq_id, ask in self._stories.asks.items():
             if not ask["placed"] and (objections := _of_sites(ask)).queues:
                 self.unmatched[tq_id] = objections
@@ -140,12 +140,12 @@ class RecordedIteration:
         self._after: tuple[Mapping[QueueId, int], RecordedIteration] | None = None
 
     def lines(self, tq_id: int | None) -> tuple[str, ...]:
-        """What it did for a task queue (None: a new one) and why."""
+        """What it did for a task queue (None: a new one), and why."""
         return self._stories.lines(tq_id or _NO_TASK_QUEUE)
 
     def refusals(self, tq_id: int | None, full: Mapping[str, bool] | None) -> Sequence[tuple[str, str]]:
-        """(submission pool, outcome) of all pools, if none takes pilots for a task queue (None: a new one) now. `full`:
-        whether each is full now; None: unknown.
+        """(submission pool, outcome) of all pools, if none now takes pilots for a task queue (None: a new one).
+        `full`: whether each pool is full; None: unknown.
         """
         tries = self.refused.get(tq_id or _NO_TASK_QUEUE, ())
         if full is None:
@@ -153,7 +153,7 @@ class RecordedIteration:
         return tries if all(outcome in _LASTING or full.get(pool, True) for pool, outcome in tries) else ()
 
     def demands(self, task_queues: Iterable[int], full: Mapping[str, bool] | None = None) -> Counter[Demand]:
-        """What it did for these task queues, counted; `full`: see `refusals`."""
+        """What it did for these task queues; `full`: see `refusals`."""
         counts: Counter[Demand] = Counter()
         for tq_id in task_queues:
             row = self._stories.rows.get(tq_id)
@@ -176,7 +176,7 @@ class RecordedIteration:
         return cast("Mapping[str, Any] | None", self.record["rooms"].get("/".join(queue)))
 
     def queue(self, queue: QueueId) -> QueueDecision | None:
-        """Its decision about a CE queue; None if it did not consider the queue."""
+        """Its decision about a CE queue; None if it considered none."""
         room = self._room(queue)
         if room is None:
             return None
@@ -199,13 +199,13 @@ class RecordedIteration:
         return Gate(str(name), str(text))
 
     def gated(self, tq_id: int | None, config: VOConfig, eligible: int) -> int:
-        """The eligible queues where sites take no pilots for a task queue."""
+        """The eligible queues whose sites take no pilots for a task queue."""
         return eligible & (
             self.unmatched.get(tq_id or _NO_TASK_QUEUE, NOT_ASKED).queues | self.capacity(config).gated
         )
 
     def after_ends(self, ended: Mapping[QueueId, int]) -> RecordedIteration:
-        """The iteration with the capacity free that pilots filled which have `ended` since."""
+        """The iteration with the capacity of pilots that `ended` since free again."""
         if self._after is not None and self._after[0] == ended:
             return self._after[1]
         rooms = {"/".join(queue): (self._room(queue), count) for queue, count in ended.items()}
@@ -225,7 +225,7 @@ class RecordedIteration:
         return iteration
 
     def capacity(self, config: VOConfig) -> Capacity:
-        """The free capacity that it left the queues of a VO."""
+        """The free capacity left to a VO's queues."""
         key = config.vo, config.version
         if key not in self._capacities:
             self._capacities[key] = self._capacity(config)
@@ -260,7 +260,7 @@ class RecordedIteration:
 
 
 def _expected(record: Mapping[str, Any]) -> float:
-    """The sum of the means; at least the target, of which task queues that came later have a part."""
+    """The sum of the means; at least the target, which later task queues share."""
     target, names = record["plan"].get("target", inf), list(record["row_fields"])
     means = (row[names.index("mean")] for row in record["rows"]) if "mean" in names else ()
     most = record.get("target", {}).get("most") or inf
@@ -268,7 +268,7 @@ def _expected(record: Mapping[str, Any]) -> float:
 
 
 class SiteObjections(NamedTuple):
-    """What sites have against the pilots of a task queue, and in which queues."""
+    """What sites object to a task queue's pilots, and in which queues."""
 
     queues: int = 0
     words: Sequence[str] = ()
@@ -291,12 +291,11 @@ def _of_sites(ask: Mapping[str, Any]) -> SiteObjections:
 
 
 def _left(room: Mapping[str, Any]) -> int:
-    """The free capacity after the iteration's own placements; older releases did not keep it."""
+    """After the iteration's own placements; older releases did not keep it."""
     return max(0, int(room.get("left", room["room"])))
 
 
 def _left_after(room: Mapping[str, Any], ended: int) -> int:
-    """`_left` when that many pilots there have ended."""
     if room["room"] > 0:
         return min(int(room["room"]), _left(room) + ended)
     free = [

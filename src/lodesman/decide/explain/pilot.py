@@ -1,6 +1,6 @@
-"""`lode why PILOT`: the chain of steps from a pilot to a job, and what is in the way. Pure.
+"""`lode why PILOT`: the steps from a pilot to a job.
 
-The live index says whether its next claim would get a job; a survey, a little older, counts what excludes task queues.
+The live index says whether its next claim gets a job; a survey, a little older, counts what excludes task queues.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SUMMARIES: Final = {
 
 
 def explain_pilot(case: PilotCase) -> PilotWhy:
-    """Why a live pilot gets nothing, or what it would get."""
+    """Why a live pilot gets nothing, or what it gets."""
     facts, now, chances = case.facts, case.now, case.now.chances
     verdict, pools = judge_pilot(facts, now), now.request.submit_pools
     offered = msgspec.to_builtins(replace(now.request, submit_pools=()))

@@ -1,4 +1,4 @@
-"""The facts of one pilot: what is stored, what the hot process knows, and the work that waits. Pure."""
+"""The facts of one pilot: what is stored, what the hot process knows, and waiting work."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PilotFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PilotNow(msgspec.Struct, frozen=True, kw_only=True):
-    """What only the hot process knows of a live pilot."""
+    """What only the hot process knows of a pilot."""
 
     at: float  # UNIX seconds, as all moments here
     joined: bool
@@ -71,7 +71,7 @@ class PilotCase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge_pilot(facts: PilotFacts, now: PilotNow) -> PilotVerdict:
-    """Why a live pilot gets nothing: the first that holds."""
+    """The first verdict that holds."""
     silent_asker = now.asked_at is None and now.waits_since is None and not facts.promised
     in_order = (
         (facts.row.drain, PilotVerdict.DRAINING),

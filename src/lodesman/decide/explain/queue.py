@@ -1,6 +1,6 @@
-"""`lode why QUEUE`: the chain of steps to pilots in a CE queue, and what is in the way. Pure.
+"""`lode why QUEUE`: the steps to pilots in a CE queue.
 
-Waiting work is counted by the claim's criteria; limits are the director's own.
+The claim's criteria count waiting work; limits are the director's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lodesman.wire.why_jobs import QueueForJob
 from lodesman.wire.why_queues import QueueBreaker, QueueStep
 
 CONSIDERED: Final = 10_000
-"""Of this number of pilots that were sent last, anywhere, those of the queue are shown."""
+"""Pilots of the queue are shown if they are among this many sent last, anywhere."""
 _SUMMARIES: Final = {
     QueueReason.NOT_CONFIGURED: "There is no such queue in the configuration",
     QueueReason.NOT_OPEN: "{denied}",
@@ -66,7 +66,7 @@ def explain_queue(facts: QueueFacts) -> answers.QueueExplained:
 
 
 def explain_queue_for_job(facts: JobFacts, place: QueueId) -> QueueForJob:
-    """All that a queue has against a job, and its free capacity."""
+    """What a queue has against a job, and its free capacity."""
     config, room, gate = facts.exclusions.config, None, ""
     offer = config.offer(place)
     if offer is None:
@@ -194,7 +194,7 @@ def _demand(facts: QueueFacts) -> QueueStep:
 
 
 def _site_gate(facts: QueueFacts) -> QueueStep:
-    """The gate of its site now; where no director runs, at the last iteration."""
+    """Where no director runs: at the last iteration."""
     limits: Sequence[answers.QueueLimit | answers.QueueClamp] = facts.decided.clamps if facts.decided else []
     limits, at = (limits, facts.decided_age) if facts.gate is None else (facts.gate.limits, 0.0)
     gate = next((limit for limit in limits if limit.clamp is ClampName.SITE_GATE), None)
@@ -206,7 +206,7 @@ def _site_gate(facts: QueueFacts) -> QueueStep:
 
 
 def _room(facts: QueueFacts) -> QueueStep:
-    """The free capacity now; where no director runs, at the last iteration."""
+    """Where no director runs: at the last iteration."""
     gate = facts.gate
     if gate is None:
         return _room_then(facts)

@@ -1,4 +1,4 @@
-"""The facts of one CE queue: what waits for it, its limits of now, and what the director did. Pure."""
+"""The facts of one CE queue: what waits for it, its limits, and what the director did."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from lodesman.wire.why_queues import QueueBreaker, QueueGate
 
 _UNLIMITED: Final = -1
 _SENT: Final = (QueueReason.NO_ROOM, QueueReason.ENOUGH_PILOTS, QueueReason.PILOTS_EXPECTED)
-"""Of queues to which pilots are sent, unless enough are there."""
+"""Pilots are sent to these queues unless enough are there."""
 _ORDERED: Final = (ClampName.CLOSED, ClampName.BREAKER, ClampName.HOST_SHUT)
-"""Named also while no job waits: who asks then wants to know whether the queue is open."""
+"""Named even if no job waits: the user asks whether the queue is open."""
 _KEPT: Final = {
     QueueReason.LIMITED: "limits keep",
     QueueReason.AT_MOST: "AtMost of their submissions keeps",
@@ -60,19 +60,19 @@ class QueueFacts(SnapshotFacts):
 
     @cached_property
     def decided(self) -> QueueDecision | None:
-        """The last iteration's decision about the queue; None if that was long ago."""
+        """The last decision about the queue; None if it is not recent."""
         return None if self.decision is None else self.decision.queue(self.place)
 
     @cached_property
     def demand(self) -> Counter[verdict.Demand] | None:
-        """What the last iteration did for the task queues that fit; None if that was long ago."""
+        """What the last iteration did for fitting task queues; None if it is not recent."""
         if self.decision is None or self.survey is None:
             return None
         return self.decision.demands(self.startable, self.snapshot.director.full)
 
     @cached_property
     def kept(self) -> list[tuple[QueueReason, frozenset[int]]]:
-        """The task queues that fit and may not start there now, by what keeps them from it."""
+        """Fitting task queues that may not start there now, by reason."""
         fitting = frozenset(() if self.survey is None else self.survey.fitting)
         bit = None if self.offer is None else self.offer.bit
         # What a site advertises stops no pilot that people start there.
@@ -110,20 +110,20 @@ class QueueFacts(SnapshotFacts):
 
     @cached_property
     def server_fault(self) -> str:
-        """What the server failed to do for it by a fault of its own; '' if nothing."""
+        """What the server failed to do for the queue; '' if nothing."""
         path = "/".join(self.place)
         return self.left_out(f"CE queue {path}", f"site {self.place.site}", f"breaker {path}")
 
     @property
     def no_backend(self) -> str:
-        """Why there is no batch system to send pilots to; '' if there is one, or need not be."""
+        """Why no batch system takes pilots; '' if there is one, or need not be."""
         manual = self.offer is not None and self.offer.backend == MANUAL
         limits = () if self.gate is None or manual else self.gate.limits
         return next((limit.text for limit in limits if limit.clamp is ClampName.NO_BACKEND), "")
 
     @cached_property
     def limits(self) -> Sequence[tuple[str, str]]:
-        """What leaves no free capacity: limits of now or, unknown, clamps of the last iteration."""
+        """Limits of now or, if unknown, clamps of the last iteration."""
         if self.gate is not None:
             return [(limit.clamp, limit.text) for limit in self.gate.limits if limit.shut]
         if self.decided is not None and self.decided.room > 0 >= self.decided.left:
@@ -132,7 +132,7 @@ class QueueFacts(SnapshotFacts):
 
     @property
     def unstarted(self) -> str:
-        """Why its last pilots did not start, or that they do not reach the server; '' if they do."""
+        """Why its last pilots did not start or do not reach the server; '' if they do."""
         if self.shut_host[0]:
             return self.shut_host[0]
         if self.unreached is not None:
@@ -149,13 +149,13 @@ class QueueFacts(SnapshotFacts):
 
     @property
     def fails(self) -> bool:
-        """Whether its pilots do not start, and its breaker still lets in more."""
+        """Whether its pilots do not start, and its breaker is not open."""
         shut = {name for name, _ in self.limits} & set(_ORDERED)
         return bool(self.unstarted) and self.reason in (*_SENT, QueueReason.MANUAL) and not shut
 
     @property
     def never_run(self) -> str:
-        """Why its batch system never runs the pilots that are sent there; '' if unknown."""
+        """Why its batch system never runs pilots; '' if unknown."""
         return next((text for name, text in self.limits if name == ClampName.LIST_MATCH), "")
 
     @property

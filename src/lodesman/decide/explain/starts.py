@@ -1,7 +1,7 @@
-"""When a job starts: by the jobs that run, where these make room for it; else by the rate of recent starts. Pure.
+"""When a job starts: by the running jobs that make room for it; else by the rate of recent starts.
 
-How long jobs take is known from those that ended lately, and from those that run: what runs for longer than others took
-says that jobs take longer now. What starts in a freed slot ends in its turn. A task queue gets its part of all starts.
+Ended and running jobs say how long jobs take: what runs for longer than others took says that jobs take longer now. A
+job that starts in a freed slot ends in its turn.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from lodesman.decide.explain.turns import SOON_SECONDS, Turn
 from lodesman.wire.why_jobs import StartEstimate
 
 _Z: Final = 1.75
-"""Quantile of the normal distribution: 92 % lie within it, of which rough sums lose some."""
+"""Quantile of the normal distribution for 92 %; rough sums lose some of it."""
 _Z90: Final = 1.645
 _NEW, _ALL = 8.0, 48.0
-"""A job's weight falls by a factor e with each 8 that started after it if jobs changed, else with each 48."""
+"""A job's weight falls by e with each 8 later starts if jobs changed, else with each 48."""
 _CHANGED: Final = 3.5
-"""Jobs changed if quartiles of new ones differ from those of all by more standard errors than that."""
+"""Jobs changed if quartiles of new ones and of all differ by more standard errors than this."""
 _QUARTILES: Final = (0.25, 0.5, 0.75)
 _UNSEEN: Final = 0.25
-"""The weight of unseen jobs that last longer than all seen ones."""
+"""Weight of unseen jobs that last longer than all seen."""
 _SMEARED: Final = 0.9
 _ERROR: Final = 0.1
 _POINTS, _POINTS_A_JOB = 96, 6
@@ -33,7 +33,7 @@ _LARGER: Final = 1.15
 _MOST_POINTS: Final = 500
 _MOST_SPREAD: Final = 2.0
 _REGULAR, _IRREGULAR = 0.15, 0.5
-"""The least variance of a number of starts, as a part of it: in slots, and under limits."""
+"""The least relative variance of a number of starts: in slots, and under limits."""
 _LEAST_SECONDS: Final = 0.5
 
 
@@ -46,8 +46,8 @@ class TimedJob(NamedTuple):
 
 
 class Durations:
-    """How long jobs take, by the estimate of Kaplan and Meier, with greater weights for newer jobs. New ones alone count if
-    they differ from all.
+    """How long jobs take, by the estimate of Kaplan and Meier, newer jobs weighing more; new ones alone count if they
+    differ from all.
     """
 
     __slots__ = ("_beyond", "_left", "_steps", "evidence", "mean", "spread")
@@ -64,9 +64,7 @@ class Durations:
             self._fit(newest_first, _NEW)
 
     def _fit(self, jobs: Sequence[TimedJob], memory: float) -> None:
-        """Set the part that is left after each end, how long what lasts longer runs so far, mean, relative spread, and the
-        number of ends that they are known by. `jobs`: the newest first.
-        """
+        """`jobs`: the newest first."""
         ended = sorted(job.seconds for job in jobs if job.ended)
         usual = ended[len(ended) // 2] if ended else 0.0
         # Those that run for less say little yet: they make no other one older.
@@ -100,7 +98,7 @@ class Durations:
 
     @property
     def unknown(self) -> float:
-        """The part of the jobs that lasts longer than all that ended."""
+        """The part of the jobs that outlasts all that ended."""
         return self._left[-1]
 
     @property
@@ -110,20 +108,20 @@ class Durations:
         return sqrt(by_ends + (0.8 * self.unknown) ** 2)
 
     def quantile(self, part: float) -> float:
-        """After how many seconds that part of the jobs has ended."""
+        """The seconds after which that part of the jobs has ended."""
         for seconds, left in zip(self._steps, self._left, strict=True):
             if left <= 1.0 - part:
                 return max(seconds, _LEAST_SECONDS / 10)
         return self._beyond * self.unknown / (1.0 - part)
 
     def lasting(self, seconds: float) -> float:
-        """The part of the jobs that takes longer than that."""
+        """The part of the jobs that takes longer."""
         last = self._steps[-1]
         return self._until(seconds) if seconds < last else self.unknown * min(1.0, self._beyond / seconds)
 
     def going_on(self, age: float, seconds: float) -> float:
-        """Of the jobs which ran for `age` seconds, the part that runs for these seconds more. What outlived all others runs
-        for as long again in half of the cases.
+        """The part of jobs of this `age` that runs these seconds more. What outlived all others runs as long again in
+        half of the cases.
         """
         last, end = self._steps[-1], age + seconds
         if age >= last:
@@ -159,8 +157,6 @@ class JobsInPilots(NamedTuple):
 
 
 class _Point(NamedTuple):
-    """The starts that are expected within a time."""
-
     seconds: float
     starts: float = 0.0
     variance: float = 0.0  # of those that the jobs which run now make room for
@@ -168,7 +164,7 @@ class _Point(NamedTuple):
 
 
 class FreedSlots:
-    """What becomes free from now on: where jobs run, in free slots, and in those expected soon."""
+    """What becomes free from now on: by running jobs, in slots free or expected soon."""
 
     def __init__(
         self,
@@ -194,7 +190,7 @@ class FreedSlots:
 
     @cached_property
     def job_seconds(self) -> float:
-        """The mean that gives as many ends as all kinds do, each at its own rate."""
+        """The mean that gives as many ends as all kinds, each at its own rate."""
         return self._count / sum(count / durations.mean for count, durations in self._kinds)
 
     def _mean(self, values: Sequence[float]) -> float:
@@ -234,7 +230,7 @@ class FreedSlots:
         return points
 
     def _first(self, seconds: float) -> tuple[float, float]:
-        """The starts until then in what is free and where jobs that run now end, and their variance."""
+        """Mean and variance of the starts in free slots and where running jobs end."""
         count, variance = self._free + self._soon * min(1.0, seconds / SOON_SECONDS), 0.0
         for begun, durations, room in self._running:
             for at in begun:
@@ -243,7 +239,7 @@ class FreedSlots:
         return count, variance
 
     def _point(self, n: int) -> _Point:
-        """The n-th point of the curve; those after its last are ever farther apart."""
+        """Points after the last of the curve are ever farther apart."""
         if n < len(self._curve):
             return self._curve[n]
         last = self._curve[-1]
@@ -252,8 +248,8 @@ class FreedSlots:
         return _Point(seconds, last.starts + more, last.variance, last.later + more)
 
     def start(self, jobs: float, *, part: float = 1.0, others: int = 0) -> tuple[float, float] | None:
-        """In how many seconds a number of jobs of a task queue has started, in 90 % of cases, if it gets that part of the
-        starts, and all once the `others` have started. None if nothing runs, or nothing ended lately.
+        """The seconds in which `jobs` of a task queue start, in 90 % of cases, with that part of the starts, and all
+        once `others` have started. None if nothing runs, or nothing ended lately.
         """
         if part <= 0.0 or not any(durations.evidence for _, durations in self._kinds):
             return None
@@ -276,7 +272,7 @@ class FreedSlots:
         return max(0.0, first - more), middle * exp(sqrt(log(high / middle) ** 2 + error)) + more
 
     def _counts(self, point: _Point, part: float, others: int) -> tuple[float, float, float, float]:
-        """The time, and how many of the task queue have started by then: at most, on average, at least."""
+        """The time, and how many have started by then: at most, on average, at least."""
         variance = point.variance + self._spread * point.later + self._least * point.starts
         mean = part * point.starts
         if point.starts - others > mean:
@@ -296,15 +292,15 @@ class StartRate(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing has started for longer than starts were seen before: jobs take longer now."""
+        """Whether no job has started for longer than starts were seen before."""
         return self.starts > 0 and self.silent > self.seconds - self.silent
 
 
 def estimate(jobs: float, seen: StartRate) -> StartEstimate | None:
-    """In how many seconds a number of jobs will have started, in 90 % of cases; None if no starts go on.
+    """The seconds in which these jobs start, in 90 % of cases; None if no starts go on.
 
-    Starts are taken for a Poisson stream whose rate is known by a Gamma distribution of `starts` + 1/2 in `seconds`. The
-    time to the k-th start is then k times the mean distance of starts, times a number with the distribution F.
+    Starts are a Poisson stream whose rate has a Gamma distribution of `starts` + 1/2 in `seconds`: the time to the
+    k-th start is k times the mean distance, times a number with the distribution F.
     """
     if seen.starts <= 0 or seen.seconds <= 0.0 or seen.is_over:
         return None
@@ -315,7 +311,7 @@ def estimate(jobs: float, seen: StartRate) -> StartEstimate | None:
 
 
 def _f_quantile(z: float, up: float, down: float) -> float:
-    """The quantile of F(up, down) where the normal distribution has z, by Paulson's approximation; `down` is 3 or more."""
+    """By Paulson's approximation; `down` is 3 or more."""
     a, b = 2.0 / (9.0 * up), 2.0 / (9.0 * down)
     x, y = 1.0 - a, 1.0 - b
     square = y * y - z * z * b
@@ -324,7 +320,7 @@ def _f_quantile(z: float, up: float, down: float) -> float:
 
 
 class StartHistory(NamedTuple):
-    """What is known of the starts of a task queue's jobs."""
+    """The starts of a task queue's jobs."""
 
     own: StartRate  # its starts lately
     group: StartRate  # those of its group
@@ -333,7 +329,7 @@ class StartHistory(NamedTuple):
     limited: FreedSlots  # what becomes free where its own jobs run
 
     def estimate(self, turn: Turn, *, limited: bool) -> StartEstimate | None:
-        """When a job starts that waits for its turn or, `limited`, for others of its task queue; None: unknown."""
+        """When a job starts that waits for its turn or, `limited`, for others of its task queue; None if unknown."""
         jobs, slots = turn.ahead + 1, self.limited if limited else self.slots
         part, others = (1.0, 0) if limited else (turn.part, turn.others)
         span = slots.start(jobs, part=part, others=others) if slots.jobs else None

@@ -1,7 +1,7 @@
-"""Which task queues with waiting jobs fit a resource, what excludes the others, and the smallest changes of the resource
-that would admit some (`submission.job_changes` changes the job). Pure.
+"""Which task queues fit a resource, what excludes the others, and the smallest changes that admit some
+(`submission.job_changes` changes the job).
 
-Masks of `KeyTable` are counted; a property test holds each count against `explain`.
+Masks of `KeyTable` are counted; a property test compares each count with `explain`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from lodesman.wire import why_pilots as answers
 ALL: Final = frozenset(criterion.name for criterion in CRITERIA)
 """The criteria for a pilot that is there."""
 SENDABLE: Final = frozenset({"vo", *(criterion.name for criterion in PLACE)})
-"""Those for a pilot that could be sent: whom it serves is the director's choice."""
+"""For a pilot that could be sent: the director chooses whom it serves."""
 NAMES: Final = {
     **ATTRIBUTES,
     "job_class": "JcList",
@@ -69,9 +69,7 @@ class WaitingTaskQueues(Struct, frozen=True, kw_only=True):
         self, request: ResourceRequest, criteria: Collection[str] = ALL, *,
         private_pools: Collection[str] | None = None,
     ) -> Survey:  # fmt: skip
-        """Hold them against a resource by these criteria. `private_pools`: see `gets_private`; None unless the resource is
-        a queue that takes private pilots only.
-        """
+        """`private_pools`: see `gets_private`; None unless the resource is a queue that takes private pilots only."""
         full = self.table.full
         planes = [
             (criterion.name, mask)
@@ -98,7 +96,7 @@ class WaitingTaskQueues(Struct, frozen=True, kw_only=True):
         return Survey(work=work, fitting=fitting, fullest=self._fullest(fitting) if fitting else None)
 
     def _change(self, request: ResourceRequest, change: NearMiss, *, made: bool) -> answers.ResourceChange:
-        """`made`: the pilot is there; it cannot serve others."""
+        """`made`: the pilot exists; it cannot serve others."""
         ids = self._ids(change.mask)
         example = self._fullest(ids)
         key, keys = self.keys[example], [self.keys[tq_id] for tq_id in ids]
@@ -133,20 +131,20 @@ class WaitingTaskQueues(Struct, frozen=True, kw_only=True):
 
 
 def ruled_out(work: answers.Work, of: str = "") -> str:
-    """The criteria that exclude most task queues, '' for none; `of`: what follows each number."""
+    """The criteria that exclude most task queues; `of`: what follows each number."""
     rows = work.ruled_out_by[:_CRITERIA_SHOWN]
     return excluded(((row.criterion, row.task_queues) for row in rows), of)
 
 
 def suggestion(work: answers.Work) -> str:
-    """The smallest change, as the end of a sentence; '' if there is none."""
+    """The smallest change, as the end of a sentence; '' if none."""
     return f"; suggestion: {work.nearest[0].text}" if work.nearest else ""
 
 
 def change_step(
     criterion: MatchCriterion, request: ResourceRequest, keys: Sequence[TaskQueueKey]
 ) -> answers.ResourceChangeStep:
-    """What the resource would have to offer to these task queues, which the criterion excludes."""
+    """What the resource must offer to these excluded task queues."""
     name, offered = NAMES[criterion.name], criterion.of_request(request)
     wishes = [criterion.of_key(key) for key in keys]
     if criterion.relation is AT_MOST:
@@ -181,12 +179,12 @@ _WORDS: Final[Mapping[object, tuple[str, str, _Pick]]] = {
     ),
     DISJOINT: ("other than", " or ", lambda wishes, offered: [value for value in wishes if value in offered]),
 }
-"""Relation -> words of a change, and the values that it names."""
+"""Relation -> the words of a change, and the values that it names."""
 _ALL_ASKED: Final[tuple[str, str, _Pick]] = ("->", " or ", lambda wishes, _: wishes)
 
 
 def _least(counts: Counter[int]) -> list[tuple[Any, int]]:
-    """(value, task queues that ask for at most that): the least, what half of them ask for, the most."""
+    """(value, task queues content with it): the least, the median, the most."""
     reached = 0
     steps = []
     for value in sorted(counts):

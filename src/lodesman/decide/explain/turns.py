@@ -1,7 +1,7 @@
-"""Whose turn is next: the starts that pilots offer, parted among the task queues that compete for them. Pure.
+"""Whose turn is next: pilots' starts, shared among competing task queues.
 
-What the lottery gives on average is counted in whole starts, older task queues first, so that no more are promised than
-there are. A pilot starts within a minute if its CE queue has a free slot, or pilots like it waited no longer.
+The lottery's average is rounded to whole starts, older task queues first, so that no more are promised than exist. A
+pilot starts within a minute if its CE queue has a free slot, or pilots like it waited no longer.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ SOON_SECONDS: Final = 60.0
 
 
 class Size(NamedTuple):
-    """The free cores and MB of memory of a pilot."""
+    """Free cores and MB of memory."""
 
     cores: int
     memory_mb: int
 
     def jobs(self, key: TaskQueueKey) -> int:
-        """The jobs of a task queue that fit at once."""
+        """How many such jobs fit at once."""
         by_cores = self.cores // max(1, key.cores)
         return min(by_cores, self.memory_mb // key.memory_mb) if key.memory_mb else by_cores
 
@@ -47,7 +47,7 @@ class PilotCounts(NamedTuple):
 
 
 class QueueSlots(Struct, frozen=True):
-    """A CE queue as the director's last iteration saw it, and our pilots there now."""
+    """A CE queue at the director's last iteration, and our pilots there now."""
 
     slots: int | None  # None: unknown
     others: int | None  # pilots of others; None: unknown
@@ -55,7 +55,7 @@ class QueueSlots(Struct, frozen=True):
 
     @classmethod
     def of(cls, room: Mapping[str, Any] | None, own: PilotCounts) -> QueueSlots:
-        """`room`: of the director's record; None: the director did not consider the queue."""
+        """`room`: of the director's record; None if it did not consider the queue."""
         facts = room or {}
         return cls(facts.get("slots"), facts.get("others"), own)
 
@@ -67,7 +67,7 @@ class QueueSlots(Struct, frozen=True):
         return max(0, self.slots - self.others - self.own.running)
 
     def starting(self, more: int = 0) -> int:
-        """How many of the pilots that wait there, and of others to come, start within a minute."""
+        """How many pilots, waiting and `more`, start within a minute."""
         waiting = self.own.waiting + more
         if self.own.quick is None and self.free is None:
             return waiting
@@ -75,7 +75,7 @@ class QueueSlots(Struct, frozen=True):
 
 
 class VOSlots(Struct, frozen=True, kw_only=True):
-    """The CE queues of a VO, as masks by numbers of slots or pilots there. Unknown numbers are left out."""
+    """A VO's CE queues, as masks by number of slots or pilots. Unknown numbers are left out."""
 
     sendable: Mapping[tuple[int, Size], int]  # by the pilots that may be sent and start within a minute
     slots: Mapping[int, int]
@@ -85,11 +85,11 @@ class VOSlots(Struct, frozen=True, kw_only=True):
     unfilled: Mapping[tuple[int, Size], int] = {}
 
     def starts(self, key: TaskQueueKey, queues: int) -> int:
-        """How many jobs of a task queue start within a minute in pilots that may be sent to these queues."""
+        """How many jobs of a task queue start within a minute in pilots sent to these queues."""
         return self._starts(self.sendable, key, queues)
 
     def fills(self, key: TaskQueueKey, queues: int) -> int:
-        """How many would start in the free slots of these queues but for closings."""
+        """How many would start in free slots but for closings."""
         return self._starts(self.unfilled, key, queues)
 
     def _starts(self, pilots_of: Mapping[tuple[int, Size], int], key: TaskQueueKey, queues: int) -> int:
@@ -101,7 +101,7 @@ class VOSlots(Struct, frozen=True, kw_only=True):
         return int(min(jobs_started, self.most * largest + 0.5))
 
     def count(self, queues: int) -> tuple[int, int]:
-        """The known slots of these queues, and how many of them are free."""
+        """The known and the free slots."""
         slots, free = (
             sum(n * (mask & queues).bit_count() for n, mask in by.items()) for by in (self.slots, self.free)
         )
@@ -115,7 +115,7 @@ def vo_slots(
     *,
     most: float,
 ) -> VOSlots:
-    """`rooms`: of the director's record; `own`: our pilots, where some are."""
+    """`rooms`: of the director's record; `own`: our pilots."""
     sendable: list[tuple[tuple[int, Size], int]] = []
     slots: list[tuple[int, int]] = []
     free: list[tuple[int, int]] = []
@@ -167,7 +167,7 @@ class Turn(NamedTuple):
     older: float = 0.0  # of the starts, for older task queues
 
     def allotted(self, starts: int) -> int:
-        """How many of these starts its task queue gets: its part, and what the others leave."""
+        """The task queue's part of these starts, and what others leave."""
         before = ceil(starts * self.older - _LITTLE)
         return max(ceil(starts * (self.older + self.part) - _LITTLE) - before, starts - self.others)
 
@@ -184,14 +184,14 @@ class Turn(NamedTuple):
 
 FIRST: Final = Turn()
 Waiting = tuple[int, TaskQueueKey, int]
-"""A task queue's id, its key, and how many jobs wait."""
+"""Task queue, its key, and waiting jobs."""
 _MOST_KINDS: Final = 1_000
 _MOST_RIVALS: Final = 300_000
-"""With more kinds of task queues, or more members of all contests, kinds have no contests of their own."""
+"""With more kinds of task queues, or members of all contests, kinds have no own contests."""
 
 
 class Contest:
-    """The task queues with waiting jobs that compete, as the lottery sees them."""
+    """The task queues that compete in the lottery."""
 
     def __init__(
         self,
@@ -225,8 +225,8 @@ class Contest:
         return "" if key.group in self._sharing else key.owner
 
     def beside(self, vo: str, queues: int) -> Contest:
-        """The contest of those of a VO that could run in one of these queues, a mask; of all where that is not known, or
-        they are of too many kinds.
+        """The contest of a VO's task queues that could run in one of these queues, a mask; of all if unknown, or of
+        too many kinds.
         """
         if vo not in self._where:
             return self
@@ -243,7 +243,7 @@ class Contest:
         return self if contest is None else contest
 
     def _narrow(self, vo: str) -> dict[int, Contest]:
-        """The contest of each mask of queues; empty if they are too many."""
+        """By mask of queues; empty if they are too many."""
         where, kinds = self._where[vo], dict[int, list[int]]()
         for number, (tq_id, key, _) in enumerate(self._waiting):
             if key.vo == vo:
@@ -266,7 +266,7 @@ class Contest:
     def turn(
         self, key: TaskQueueKey, tq_id: int | None, *, ahead: int, shares: Mapping[str, GroupShare]
     ) -> Turn:
-        """The turn of a job in a task queue (None: a new one)."""
+        """`tq_id`: None for a new task queue."""
         groups: Mapping[str, int] = self.jobs.get(key.vo, {})
         part, older = self._parts_of({*groups, key.group}, shares)[key.group]
         owners = self._owners.get((key.vo, key.group), {})
@@ -287,7 +287,7 @@ class Contest:
     def _owner_parts(
         self, key: TaskQueueKey, shares: Mapping[str, GroupShare], rank: int
     ) -> tuple[float, float]:
-        """Of what the group gets: the part of the owners before this one, and its own; it may be new."""
+        """Of the group's part: that of the owners before this one, and its own; it may be new."""
         weights = shares.get(key.group, DEFAULT_GROUP).owner_weights
         owners = self._owners.get((key.vo, key.group), {})
         if not weights:

@@ -1,7 +1,7 @@
-"""The judgements that choose a reason for jobs and CE queues, and the words for times and amounts. Pure.
+"""The judgements that choose a reason for jobs and CE queues, and the words for times and amounts.
 
-never: as things are configured it cannot happen. now: a pilot is free or expected within a minute, and no more jobs are
-before it than such pilots take. What is unknown opens nothing.
+never: the configuration excludes it. now: a pilot is free or expected within a minute, and no more jobs precede it
+than such pilots take. What is unknown opens nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ STARTS_IN_TURN: Final = frozenset({MainReason.QUEUED, MainReason.PILOTS_BUSY, Ma
 _BY_NEW_PILOTS: Final = STARTS_IN_TURN | {
     MainReason.PILOT_COMING, MainReason.PILOT_EXPECTED, MainReason.NO_ROOM,
 }  # fmt: skip
-"""Of jobs that pilots may take which have not joined yet."""
+"""Pilots that have not joined yet may take these jobs."""
 SHUT_OUT: Final = frozenset(
     {
         MainReason.IMPOSSIBLE,
@@ -60,7 +60,7 @@ SHUT_OUT: Final = frozenset(
         MainReason.AT_MOST,
     }
 )
-"""Of jobs that no pilot may start, or for which none is there nor may be sent: they compete with no others."""
+"""No pilot may start these jobs, or none is there nor may be sent: they compete with no others."""
 
 
 def verdict_of(reason: MainReason | QueueReason) -> Verdict:
@@ -100,7 +100,7 @@ def judge_job(
 
 
 class StoppedPilots(NamedTuple):
-    """What stops pilots that would take a job, as masks of queues."""
+    """What stops pilots that would take a job, as masks."""
 
     queues: int = 0  # where pilots do not start, or from where they do not reach the server
     by_nodes: int = 0  # those of them where pilots leave since their nodes are of no use
@@ -109,7 +109,7 @@ class StoppedPilots(NamedTuple):
     on_shut: int = 0  # those of `queues` where pilots start on such a host
 
     def stop(self, reason: MainReason, pilots: JobPilots, sent: int) -> MainReason:
-        """Why pilots that were `sent` to these queues do not take the job; else the `reason`."""
+        """Why pilots `sent` to these queues do not take the job; else `reason`."""
         joined = pilots.usable_idle or pilots.usable_busy
         failing = reason in _BY_NEW_PILOTS and not joined and sent and not sent & ~self.queues
         if (failing or reason is MainReason.NO_ROOM) and sent and not sent & ~(self.shut | self.on_shut):
@@ -150,7 +150,7 @@ def judge_with_sites(
     limits: LimitMasks = _UNLIMITED,
     **more: Any,
 ) -> MainReason:
-    """`judge_job`, with what sites, failing pilots and limits have against it."""
+    """`judge_job`, with sites, failing pilots and limits."""
     limited, never = limits
     left = None if open_queues is None else open_queues & ~(gated | limited | failing.shut)
     reason = judge_job(eligible, left, pilots, closed=closed, **more)
@@ -171,7 +171,7 @@ def judge_with_sites(
 
 
 def chain_of(facts: _Facts, steps: Iterable[Callable[[_Facts], _Step | None]]) -> list[_Step]:
-    """An explanation: its steps in this order, without those that give None."""
+    """The steps in this order, without those that give None."""
     return [step for make in steps if (step := make(facts)) is not None]
 
 
@@ -181,12 +181,12 @@ def first_that_holds(in_order: Iterable[tuple[object, _Reason]], otherwise: _Rea
 
 
 def count_next(jobs: int, reason: Callable[[int], MainReason]) -> int:
-    """How many of successive jobs start now; `reason`: of the n-th, from 0."""
+    """How many successive jobs start now; `reason`: of the n-th, from 0."""
     return bisect_left(range(jobs), True, key=lambda n: verdict_of(reason(n)) != "now")
 
 
 def count_first(jobs: int, reason: Callable[[int], MainReason]) -> int:
-    """How many of successive jobs at the front start now, or else have the reason of the first."""
+    """How many jobs at the front start now, or share the reason of the first."""
     first = reason(0)
     if verdict_of(first) == "now":
         return count_next(jobs, reason)
@@ -194,7 +194,7 @@ def count_first(jobs: int, reason: Callable[[int], MainReason]) -> int:
 
 
 class Demand(StrEnum):
-    """What the director's last iteration did for a task queue."""
+    """What the last iteration did for a task queue."""
 
     NEW = "not there at that iteration"
     SUPPLIED = "enough pilots wait or are idle"
@@ -204,11 +204,11 @@ class Demand(StrEnum):
 
 
 WANTED: Final = frozenset({Demand.NEW, Demand.ASKED, Demand.NOT_DRAWN})
-"""For these the director sends pilots, now or soon, where there is free capacity."""
+"""Pilots are sent for these, now or soon, where capacity is free."""
 
 
 def least_job_refused(offer: QueueOffer) -> tuple[Reason, ...]:
-    """Why not even a job that asks for the least could run in a queue; () if one could."""
+    """Why no job at all could run in a queue; () if one could."""
     job_class, variant = entering(next(iter(offer.request.job_classes or ()), NO_JC))
     tags = tuple(sorted(set(offer.request.required_tags)))
     key = TaskQueueKey(
@@ -231,7 +231,7 @@ def judge_offer(
     backend_missing: bool,
     never_run: bool = False,  # its batch system runs no pilot that is sent there
 ) -> QueueReason | None:
-    """Why no pilot is ever sent to a queue, whatever waits; None if one may be."""
+    """Why no pilot is ever sent to a queue; None if one may be."""
     if not configured:
         return QueueReason.NOT_CONFIGURED
     if offer is None:
@@ -254,7 +254,7 @@ def judge_work(
     sends: bool,  # the director sends pilots at all
     kept: QueueReason | None = None,  # why none of those task queues may start now
 ) -> QueueReason:
-    """Why pilots are sent to a queue or not, in the order in which someone would have to act."""
+    """Why pilots are sent to a queue or not, in the order in which to act."""
     counts = demand or Counter()
     in_order = (
         (not fitting, QueueReason.NO_WORK),
@@ -275,19 +275,19 @@ def judge_work(
 
 
 def since(at: float | None, now: float) -> float | None:
-    """Seconds since then; None if unknown. A clock that ran ahead gives 0."""
+    """None if unknown. A clock that ran ahead gives 0."""
     return None if at is None else max(0.0, now - at)
 
 
 def span(seconds: float) -> str:
-    """A length of time: 5 s, 12 min, 3.4 h."""
+    """Such as 5 s, 12 min, 3.4 h."""
     if seconds < 2 * _MINUTE:
         return f"{seconds:.0f} s"
     return f"{seconds / _MINUTE:.0f} min" if seconds < 2 * _HOUR else f"{seconds / _HOUR:.1f} h"
 
 
 def lasting(seconds: float, bound: str = "") -> str:
-    """` for 5 s`; '' for less than half a second."""
+    """` for 5 s`; '' below half a second."""
     words = span(seconds)
     return "" if words == "0 s" else f" for {bound}{words}"
 
@@ -310,7 +310,7 @@ def last_pilots(n: int) -> str:
 
 
 def with_fault(summary: str, fault: str) -> str:
-    """A summary, and what the server fails to do by a fault of its own, if any."""
+    """A summary, and the fault of the server, if any."""
     return (
         f"{summary} The server fails: {fault}. Its log has more; its administrator can mend it."
         if fault
@@ -319,12 +319,12 @@ def with_fault(summary: str, fault: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """The text with a capital letter and a full stop."""
+    """With a capital letter and a full stop."""
     return f"{text[0].upper()}{text[1:]}."
 
 
 def some_of(texts: Sequence[str], most: int, joint: str = "; ", noun: str = "") -> str:
-    """The first texts, joined, and how many more there are: `a; b; and 3 more`, `a, b and 3 more`."""
+    """The first texts and how many more: `a; b; and 3 more`, `a, b and 3 more`."""
     text, more = joint.join(texts[:most]), len(texts) - most
     if more <= 0:
         return text

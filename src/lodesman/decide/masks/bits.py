@@ -1,4 +1,4 @@
-"""Masks: to and from lists, bit by bit, and what excludes members from a set."""
+"""Masks: to and from lists and bits, and what excludes members."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def mask_of(members: Iterable[int]) -> Mask:
-    """The mask of these members; one that comes an even number of times is not in it."""
+    """A member that comes an even number of times is not in it."""
     slots = members if isinstance(members, list) else list(members)
     if len(slots) <= _DIRECT:
         mask = 0
@@ -37,7 +37,7 @@ def mask_of(members: Iterable[int]) -> Mask:
 
 
 def bits(mask: Mask) -> Iterator[int]:
-    """The members, ascending. In portions: a step on a long mask copies all of it."""
+    """Ascending. In portions: a step on a long mask copies all of it."""
     base = 0
     while mask:
         part = mask & 0xFFFF_FFFF_FFFF_FFFF
@@ -50,7 +50,7 @@ def bits(mask: Mask) -> Iterator[int]:
 
 
 def nth_bit(mask: Mask, n: int) -> int:
-    """The n-th member, n from 0. Halves the width: about twice the work of one count of bits."""
+    """The n-th member, from 0. Halves the width: about twice the work of a bit count."""
     base = 0
     width = mask.bit_length()
     while n > 3 and width > _NARROW_BITS:
@@ -72,7 +72,7 @@ def nth_bit(mask: Mask, n: int) -> int:
 
 
 def numbered(members: Iterable[T], before: Mapping[T, int] | None = None) -> dict[T, int]:
-    """The bits of all: `before` keep theirs, each other member takes the lowest that is free."""
+    """A bit for each: `before` keep theirs, others take the lowest free."""
     numbers = dict(before or {})
     used = set(numbers.values())
     free = (bit for bit in count() if bit not in used)
@@ -107,7 +107,7 @@ class MaskMatrix:
 
 
 class Tally:
-    """Numbers by bit; sums, changes and draws cost a few steps on whole masks. Plane k is the mask of the members whose
+    """Numbers by bit: sums, changes and draws take a few steps on whole masks. Plane k is the mask of members whose
     number has bit k.
     """
 
@@ -148,7 +148,7 @@ class Tally:
         self._settle()
 
     def limit(self, mask: Mask, most: int) -> None:
-        """Lower the numbers of a mask that are above `most` to it."""
+        """Lower the numbers of a mask to `most`."""
         above, equal = 0, mask
         for k in reversed(range(max(len(self._planes), most.bit_length()))):
             plane = self._planes[k] if k < len(self._planes) else 0
@@ -178,7 +178,7 @@ class Tally:
         return mask
 
     def draw(self, mask: Mask, rng: Random) -> int:
-        """A member of the mask, each with the chance of its number."""
+        """A member, with chances proportional to its number."""
         # The very draw of `Random.choices`; rounding may reach the total itself.
         total = self.total(mask)
         place = min(int(rng.random() * total), total - 1)
@@ -211,7 +211,7 @@ class Tally:
 
 
 class NearMiss(Struct, frozen=True, kw_only=True):
-    """Criteria whose change would admit the members of `mask`, which pass all others."""
+    """Criteria whose change admits the members of `mask`, which pass all others."""
 
     criteria: tuple[str, ...]
     mask: Mask
@@ -240,7 +240,7 @@ def nearest(planes: Iterable[Plane], full: Mask) -> Mask:
 
 
 def near_misses(planes: Sequence[Plane], full: Mask) -> list[NearMiss]:
-    """The sets of criteria against the nearest members, those that admit most members first."""
+    """Sets of criteria against the nearest members; those that admit most come first."""
     groups: dict[tuple[str, ...], Mask] = {(): nearest(planes, full)}
     for name, mask in planes:
         for failed, members in list(groups.items()):

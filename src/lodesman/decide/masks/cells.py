@@ -1,4 +1,4 @@
-"""The members that have a value, as a mask that follows changes when it is read."""
+"""The members with a value, as a mask that is brought up to date when it is read."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _MANY: Final = 16  # values from which on they are looked up together
 
 
 class Cell:
-    """The members that have one value. Changes wait in a list until the mask is read: a task queue that names 500 sites
-    costs 500 short appends. A mask of few bits is made anew at each read: 100,000 owners must not hold 100,000 masks.
+    """The members with one value. Changes wait in a list until the mask is read: a task queue that names 500 sites
+    costs 500 short appends. A mask of few bits is not kept: 100,000 owners must not hold 100,000 masks.
     """
 
     __slots__ = ("_mask", "flips", "size")
@@ -61,7 +61,7 @@ class Cell:
 
 
 class Cells(dict[Any, Cell]):
-    """Cells by value; a value without members has no cell."""
+    """By value; a value without members has none."""
 
     __slots__ = ()
 
@@ -94,7 +94,7 @@ class Cells(dict[Any, Cell]):
             cell.settle()
 
     def any_of(self, values: Collection[str]) -> Mask:
-        """The members that have at least one of the values."""
+        """The members with at least one of the values."""
         members = 0
         if len(values) > _MANY:
             values = self.keys() & values  # most have no cell

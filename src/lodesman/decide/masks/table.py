@@ -1,4 +1,4 @@
-"""Tables of values per member: which members pass what is asked. Members may be task queues asked by a resource, or the
+"""Tables of values per member: which members pass a question. Members are task queues asked by a resource, or the
 reverse. None: anything goes.
 """
 
@@ -81,7 +81,7 @@ class _ByValue:
 
 
 class HasAny(_ByValue):
-    """Members pass that share a value with what is asked, or take anything."""
+    """Members pass that share a value with the question, or take anything."""
 
     __slots__ = ()
 
@@ -121,9 +121,7 @@ class HasAll(_ByValue):
 
 
 class HasOnly:
-    """Members pass all of whose values are asked. A member's first value stands in the cells of rank 0, its second in
-    those of rank 1, ...
-    """
+    """Members pass whose values are all asked. The cells of rank k hold the members' k-th values."""
 
     __slots__ = ("_ranks",)
 
@@ -165,8 +163,8 @@ class HasOnly:
 
 
 class Numbers:
-    """Members by a number, with prefix masks over blocks of close numbers: those below 32 have blocks of their own, above
-    that a power of two has 16. A change drops the prefixes above it.
+    """Members by a number, with prefix masks over blocks: numbers below 32 have their own blocks; above, a power of
+    two has 16. A change drops the prefixes above it.
     """
 
     __slots__ = ("_answers", "_blocks", "_edges", "_prefixes", "_top")
@@ -213,7 +211,7 @@ class Numbers:
         self.top()
 
     def top(self) -> int:
-        """The greatest number of a member; -1 if there is none."""
+        """The greatest number; -1 if there is none."""
         if self._top is None:
             self._top = max(self._blocks[self._edges[-1]].by_value) if self._edges else -1
         return self._top
@@ -248,7 +246,7 @@ class Numbers:
 
 
 def block_of(number: int) -> int:
-    """The block of a number: the four bits after the leading one, and the magnitude."""
+    """The four bits after the leading one, and the magnitude."""
     if number < 32:
         return number
     shift = number.bit_length() - 5
@@ -256,7 +254,7 @@ def block_of(number: int) -> int:
 
 
 class AtMost(Numbers):
-    """Members pass whose number is not above the one asked."""
+    """Members pass whose number is not above the question."""
 
     __slots__ = ()
 
@@ -269,7 +267,7 @@ class AtMost(Numbers):
 
 
 class AtLeast(Numbers):
-    """Members pass whose number is not below the one asked."""
+    """Members pass whose number is not below the question."""
 
     __slots__ = ()
 
@@ -287,7 +285,7 @@ class Table:
         self.columns = tuple(columns)
 
     def add(self, bit: int, values: Iterable[Any]) -> None:
-        """Add a member, whose bit is free, with these values by column."""
+        """Add a member, whose bit is free."""
         for column, value in zip(self.columns, values, strict=True):
             column.add(bit, value)
 
@@ -297,12 +295,12 @@ class Table:
             column.remove(bit, value)
 
     def settle(self) -> None:
-        """Do all work that waits for questions: any number of threads may ask while no member comes or goes."""
+        """Do all postponed work: then many threads may ask while no member comes or goes."""
         for column in self.columns:
             column.settle()
 
     def narrow(self, mask: Mask, values: Iterable[Any]) -> Mask:
-        """The members of `mask` that pass every column; a value None asks nothing."""
+        """The members that pass every column; None asks nothing."""
         for column, value in zip(self.columns, values, strict=True):
             if value is not None:
                 mask = column.narrow(mask, value)
@@ -311,7 +309,7 @@ class Table:
         return mask
 
     def lost(self, mask: Mask, values: Sequence[Any]) -> Iterator[tuple[int, Mask]]:
-        """(place of a column, the members of `mask` that it refuses)."""
+        """(column, the members of `mask` that it refuses)."""
         for place, (column, value) in enumerate(zip(self.columns, values, strict=True)):
             refused = 0 if value is None else mask & ~column.narrow(mask, value)
             if refused:

@@ -1,4 +1,4 @@
-"""What two iterations of the director decided differently: pilots by group and by queue, and the limits that bind. Pure."""
+"""How two iterations of the director differ: pilots by group and queue, and binding limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lodesman.wire.vocabulary import ClampName
 
 _FEW: Final = 3
 _SMALL: Final = 700.0
-"""The mean of a Poisson number up to which its chances are summed up: e**-700 is still a number."""
+"""Up to this Poisson mean chances are summed: e**-700 is still a number."""
 
 Of = Literal["queues", "task queues"]
 
@@ -42,7 +42,7 @@ class _Bite:
 
 
 class PlannedDecision:
-    """A decision, counted. An iteration asks for at most `most` pilots, 0: any number."""
+    """A counted decision of at most `most` pilots, 0: any number."""
 
     def __init__(self, decision: Decision, waiting: Sequence[Waiting], most: int) -> None:
         self.decision = decision
@@ -69,12 +69,12 @@ class PlannedDecision:
             )
 
     def room(self, queue: QueueId) -> int | None:
-        """How many pilots a queue would take at most; None if it is not there."""
+        """The most pilots a queue would take; None if it is not there."""
         room = self.decision.placement.rooms.get(queue)
         return None if room is None else room.room
 
     def bites(self) -> dict[tuple[Of, ClampName], _Bite]:
-        """(whose limit, name of the clamp) -> what it took, in the order in which they are met."""
+        """(whose limit, clamp) -> what it took, in the order of the clamps."""
         bites: dict[tuple[Of, ClampName], _Bite] = defaultdict(_Bite)
         for row in self.decision.plan.rows:
             for clamp in row.clamps:
@@ -86,7 +86,7 @@ class PlannedDecision:
 
 
 def expected(mean: float, cap: int) -> float:
-    """The mean of min(n, cap), where n is a Poisson number of that mean: what is asked on average."""
+    """The mean of min(n, cap), where n is Poisson with that mean."""
     if cap <= 0 or mean <= 0.0:
         return 0.0
     if mean > _SMALL or cap > mean + 10.0 * sqrt(mean) + 10.0:
@@ -104,7 +104,7 @@ def expected(mean: float, cap: int) -> float:
 def compare(
     old: PlannedDecision, new: PlannedDecision, limit: int, *, load_age: float | None, assumed: list[str]
 ) -> plans.PlannedIteration:
-    """What changes from `old` to `new`; lists have at most `limit` rows."""
+    """What changes; lists have at most `limit` rows."""
     before, after = old.decision, new.decision
     return plans.PlannedIteration(
         pilots=plans.PlannedPilots(
@@ -124,7 +124,7 @@ def compare(
 
 
 def _groups(old: PlannedDecision, new: PlannedDecision) -> Iterator[plans.GroupPilots]:
-    """The groups for which pilots may be asked, by VO and name."""
+    """The groups for which pilots may be asked."""
     for group in sorted({*old.asked, *new.asked}):
         yield plans.GroupPilots(
             *group,
@@ -135,7 +135,7 @@ def _groups(old: PlannedDecision, new: PlannedDecision) -> Iterator[plans.GroupP
 
 
 def _limits(old: PlannedDecision, new: PlannedDecision) -> list[plans.BindingLimit]:
-    """The clamps that bite before or after, by the pilots that they take after, most first."""
+    """The clamps that bite before or after, most pilots taken after first."""
     olds, news, limits = old.bites(), new.bites(), []
     for of, name in {**news, **olds}:
         before, after = olds[of, name], news[of, name]
@@ -152,7 +152,7 @@ def _limits(old: PlannedDecision, new: PlannedDecision) -> list[plans.BindingLim
 
 
 def _queues(old: PlannedDecision, new: PlannedDecision) -> list[plans.QueuePilots]:
-    """The queues that get more or fewer pilots, the largest difference first."""
+    """Those that get more or fewer pilots, the largest difference first."""
     moved = {queue: new.by_queue[queue] - old.by_queue[queue] for queue in {*old.by_queue, *new.by_queue}}
     return [
         plans.QueuePilots(
@@ -166,7 +166,7 @@ def _queues(old: PlannedDecision, new: PlannedDecision) -> list[plans.QueuePilot
 
 
 def _only(here: PlannedDecision, other: PlannedDecision, limit: int) -> plans.TaskQueuesPilots:
-    """The task queues that get pilots by one decision and none by the other, most pilots first."""
+    """Those that get pilots by `here` and none by `other`, most pilots first."""
     tq_ids = [tq_id for tq_id, pilots in here.by_tq.items() if pilots and not other.by_tq[tq_id]]
     tq_ids.sort(key=lambda tq_id: (-here.by_tq[tq_id], tq_id))
     places: defaultdict[int, list[str]] = defaultdict(list)

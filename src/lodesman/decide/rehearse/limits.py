@@ -1,4 +1,4 @@
-"""What other limits would change: for the jobs that wait, and for what runs. Pure."""
+"""What other limits would change for waiting jobs and running ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What another resource configuration would change: queues, parameters, groups, types, and who could run where. Pure."""
+"""What another resource configuration would change: queues, parameters, groups, types, and who runs where."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class JudgedPool(NamedTuple):
 def planned_queues(
     before: ResourceConfig, after: ResourceConfig, limit: int, tick: Callable[[], None]
 ) -> plans.PlannedQueues:
-    """The queues that come, go and change. `tick` is called now and then."""
+    """Queues that come, go and change. `tick` is called now and then."""
     old, new = (dict.fromkeys(config.tree.queue_ids()) for config in (before, after))
     return plans.PlannedQueues(
         before=len(old),
@@ -68,7 +68,7 @@ def planned_queues(
 
 
 def planned_task_queues(judged: Sequence[JudgedTaskQueue], limit: int) -> plans.PlannedTaskQueues:
-    """What becomes of the task queues with jobs; the worst first."""
+    """What becomes of task queues with jobs; the worst first."""
     affected = []
     for queue in judged:
         effect, key = _effect(queue.before, queue.after), queue.key
@@ -106,7 +106,6 @@ def planned_pools(judged: Sequence[JudgedPool], limit: int) -> plans.PlannedPool
 
 
 def _effect(before: int, after: int) -> dict[str, int]:
-    """How many queues there are before and after, and how many come and go."""
     gained, lost = after & ~before, before & ~after
     return {
         "before": before.bit_count(), "after": after.bit_count(), "gained": gained.bit_count(), "lost": lost.bit_count(),
@@ -119,9 +118,7 @@ def _effect(before: int, after: int) -> dict[str, int]:
 def changed_queues(
     before: ResourceConfig, after: ResourceConfig, tick: Callable[[], None]
 ) -> Iterator[plans.ChangedQueue]:
-    """The parameters of queues of both whose effective values differ: for all VOs (VO ""), and for each VO that sees
-    another difference.
-    """
+    """Queues of both whose effective parameters differ: for all VOs (VO ""), and for each VO with another difference."""
     overlaid = {vo for tree in (before.tree, after.tree) for _, node in tree.nodes() for vo in node.overlays}
     seen: dict[str, dict[QueueId, dict[str, plans.ChangedValue]]] = {}
     for vo in ("", *sorted(overlaid)):
@@ -154,7 +151,7 @@ def _alike(old: Any, new: Any) -> bool:
 
 
 def changed_groups(before: ResourceConfig, after: ResourceConfig) -> list[plans.ChangedGroup]:
-    """Groups that come, go or change, by name, with the values that differ."""
+    """Groups that come, go or change, with the values that differ."""
     rows = []
     for name, old, new, kind in _changes(before.groups, after.groups):
         pairs = {value: (getattr(old, value, None), getattr(new, value, None)) for value in _OF_A_GROUP}
@@ -182,6 +179,5 @@ def _changes(
 
 
 def _words(declared: ParameterType) -> str:
-    """A declaration in one line."""
     parts = (declared.kind.value, declared.unit, declared.operator, "merge" if declared.merge else "")
     return " ".join(part for part in parts if part)

@@ -1,4 +1,4 @@
-"""Which part of the starts each group would get by other shares, in the lottery and in the director's weights. Pure."""
+"""Each group's part of the starts by other shares, in the lottery and the director's weights."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ Groups = Mapping[tuple[str, str], int]
 
 
 class ShareChange(Struct, frozen=True, kw_only=True):
-    """The shares of all groups before and after a change."""
+    """The shares of all groups."""
 
     before: Mapping[str, GroupShare]
     after: Mapping[str, GroupShare]
 
     def share(self, group: str) -> BeforeAfter[float]:
-        """The share of a group, the default one if it is not configured."""
+        """The default share if none is configured."""
         return BeforeAfter(*(shares.get(group, GroupShare()).share for shares in (self.before, self.after)))
 
     def parts(self, groups: Collection[str]) -> dict[str, BeforeAfter[float]]:
-        """What each of these groups gets of the starts while all of them compete."""
+        """Parts of the starts while all these groups compete."""
         before, after = parts_of(groups, self.before), parts_of(groups, self.after)
         return {group: BeforeAfter(before[group], after[group]) for group in groups}
 
@@ -42,7 +42,7 @@ class ShareChange(Struct, frozen=True, kw_only=True):
 def waiting_groups(
     change: ShareChange, snapshot: Snapshot, starts_an_hour: Mapping[str, float]
 ) -> list[WaitingGroup]:
-    """Every group with waiting jobs, greatest gain first. `starts_an_hour`: of each VO."""
+    """Greatest gain first. `starts_an_hour`: of each VO."""
     jobs = snapshot.groups
     before, after = (_weights(snapshot.waiting, shares) for shares in (change.before, change.after))
     rows = []
@@ -56,9 +56,7 @@ def waiting_groups(
 
 
 def group_parts(judged: Iterable[JudgedTaskQueue], change: ShareChange) -> list[GroupPart]:
-    """Each group's part of the starts if resources change, too, by VO, greatest gain first. A group that no queue serves
-    has none.
-    """
+    """Each group's part if resources change, too, by VO, greatest gain first; a group that no queue serves has none."""
     jobs: Counter[tuple[str, str]] = Counter()
     old: defaultdict[str, set[str]] = defaultdict(set)
     new: defaultdict[str, set[str]] = defaultdict(set)
@@ -78,7 +76,7 @@ def group_parts(judged: Iterable[JudgedTaskQueue], change: ShareChange) -> list[
 
 
 def _competing(jobs: Groups) -> dict[str, list[str]]:
-    """The groups with waiting jobs, by VO."""
+    """By VO."""
     groups_of: dict[str, list[str]] = {}
     for vo, group in sorted(pair for pair, number in jobs.items() if number):
         groups_of.setdefault(vo, []).append(group)
@@ -98,8 +96,8 @@ def _weights(waiting: Sequence[Waiting], shares: Mapping[str, GroupShare]) -> di
 def shared_places(
     change: ShareChange, masks: Groups, sites_of: Callable[[str, int], Sequence[str]]
 ) -> list[SharedPlaces]:
-    """Queues for which the same groups compete, most queues first. `masks`: the queues that can run waiting jobs of each
-    group; `sites_of`: the sites of a VO's mask.
+    """Queues with the same competing groups, most queues first. `masks`: queues that can run a group's waiting jobs;
+    `sites_of`: the sites of a VO's mask.
     """
     places = []
     for vo, groups in _competing(masks).items():
@@ -111,7 +109,7 @@ def shared_places(
 
 
 def _alike(masks: Mapping[str, int]) -> Iterator[tuple[tuple[str, ...], int]]:
-    """(groups, queues) for each set of groups that compete anywhere, most queues first."""
+    """(competing groups, queues), most queues first."""
     parts: dict[tuple[str, ...], int] = {(): reduce(or_, masks.values(), 0)}
     for group, mask in masks.items():
         halves = [((*groups, group), queues & mask) for groups, queues in parts.items()]
