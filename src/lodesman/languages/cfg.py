@@ -36,7 +36,7 @@ _BLANKS = re.compile(r"\s*+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CfgOption:
-    """One option, its value as written, and where its name stands."""
+    """An option, its value as written, and its name's place."""
 
     name: str
     value: str
@@ -46,7 +46,7 @@ class CfgOption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CfgSection:
-    """A section, or a whole file, which has no name."""
+    """A section, or a whole file, without name."""
 
     name: str = ""
     # By name, in the order of the text.
@@ -55,12 +55,12 @@ class CfgSection:
     column: int = field(default=0, compare=False)
 
     def get(self, name: str) -> str:
-        """The text of an option, "" if there is none."""
+        """The value of an option, "" if there is none."""
         entry = self.entries.get(name)
         return entry.value if isinstance(entry, CfgOption) else ""
 
     def section(self, path: str) -> CfgSection:
-        """The section at a path such as `/Resources/Sites/LCG`; an empty one if there is none."""
+        """`path` such as `/Resources/Sites/LCG`; an empty section if there is none."""
         current = self
         for name in filter(None, path.split("/")):
             entry = current.entries.get(name)
@@ -79,10 +79,10 @@ class CfgSection:
 def parse_cfg(
     text: str, *, source: str = "", max_bytes: int = _MAX_BYTES, faults: list[SyntaxFault] | None = None
 ) -> CfgSection:
-    """Read a text. `source` names it in errors. Raises SyntaxFault or TooLarge.
+    """`source` names the text in errors. Raises SyntaxFault or TooLarge.
 
-    With `faults`, what is wrong in a line by itself is added there and left out of the answer; sections that do not
-    open and close in good order are raised all the same. The data of a fault has its `section`.
+    `faults` takes what is wrong in single lines, which are left out; sections that do not open and close in good order
+    are raised all the same. The data of a fault has its `section`.
     """
     size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
     if size > max_bytes:
@@ -115,7 +115,7 @@ class _OpenSection:
 
 
 class _CfgReader:
-    """Reads line by line with a stack of open sections; never recurses."""
+    """Reads by line with a stack of open sections; never recurses."""
 
     __slots__ = ("faults", "left", "line", "named", "raw", "source", "stack")
 
@@ -232,7 +232,7 @@ class _CfgReader:
         self.slip(name.column - 1, message, "Keep one of them; `+=` appends to an option.", name.line)
 
     def slip(self, at: int, message: str, hint: str, line: int = 0) -> None:
-        """Add a fault after which the rest can be read to the caller's list; raise it if there is none."""
+        """Add a fault that does not stop reading to the caller's list; without one, raise it."""
         fault = self.fault(at, message, hint, line)
         if self.faults is None:
             raise fault
@@ -247,7 +247,7 @@ class _CfgReader:
 
 
 def write_cfg(section: CfgSection) -> str:
-    """A text that reads as the entries of this section. Raises InvalidConfig for what CFG cannot say."""
+    """Text that reads as these entries. Raises InvalidConfig for what CFG cannot say."""
     lines: list[str] = []
     _write(section, "", lines)
     text = "".join(f"{line}\n" for line in lines)

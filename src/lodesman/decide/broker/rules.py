@@ -88,7 +88,7 @@ def question_of(ad: Ad, *names: str) -> SiteQuestion:
 
 
 def clause_of(ad: Ad, clause: Node) -> SiteQuestion:
-    """Without key."""
+    """The question of one clause, without key."""
     needs = references(clause, ad)
     part = ad.part((needs.own & ad.entries.keys()) - {_REQUIREMENTS})
     part.entries[_REQUIREMENTS] = AdAttribute("Requirements", clause)

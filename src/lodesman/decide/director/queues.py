@@ -125,7 +125,7 @@ class Room(Struct, frozen=True, kw_only=True):
 def queue_limits(
     queue: CandidateQueue, *, gates: QueueGates, now: float, site: Limit | None = None
 ) -> Iterator[Limit]:
-    """In the order of application."""
+    """The limits on new pilots, in order."""
     shut = (
         (ClampName.CLOSED, queue.closed),
         (ClampName.NO_BACKEND, queue.no_backend),

@@ -36,7 +36,7 @@ class _Aim(NamedTuple):
 
 
 def target_of(facts: TargetFacts, options: DirectorOptions) -> DirectorTarget:
-    """With its arithmetic in words."""
+    """The target, with its arithmetic in words."""
     policy, most = options.target.policy, options.max_pilots_per_iteration
     aim = _POLICIES[policy](facts, options)
     return DirectorTarget(

@@ -1,4 +1,4 @@
-"""Buckets of limits: what jobs are charged to, and what each set of rules shuts where they are full."""
+"""What jobs are charged to, and what each set of rules shuts where buckets are full."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Counter:
         self.settle()
 
     def settle(self) -> None:
-        """Compute `calm` anew after the limit or the amounts changed."""
+        """Compute `calm` anew after a change."""
         # up to this, whatever may come fits
         self.calm = self.limit - self.bucket.family.rule.largest.get(self.resource, 0)
 
@@ -36,7 +36,7 @@ Charge = tuple[Counter, Number]  # where a job is counted, and what it takes
 
 @dataclass(slots=True, eq=False)
 class RuleBucket:
-    """The counters of a rule for equal values of task queues and places."""
+    """The counters of a rule for equal task queues and places."""
 
     family: PlaceFamily
     line: BucketLine
@@ -77,7 +77,7 @@ class RuleBucket:
 
 @dataclass(slots=True, eq=False)
 class BucketLine:
-    """The buckets of a rule for task queues with equal values."""
+    """A rule's buckets for equal task queues."""
 
     rule: Rule
     values: Values
@@ -101,7 +101,7 @@ class BucketLine:
         self.forget()
 
     def forget(self) -> None:
-        """Drop a line that has no part and nothing used."""
+        """Drop a line with no part and nothing used."""
         if not self.parts and not any(bucket.is_used() for bucket in self.buckets.values()):
             self.rule.lines.pop(self.values, None)
 
@@ -184,7 +184,7 @@ def add_bits(masks: dict[int, int], more: GroupSlots) -> None:
 
 
 def drop_bits(masks: dict[int, int], gone: GroupSlots) -> None:
-    """Take slots from masks; a group without slots has no mask."""
+    """Take slots from masks; a group without slots has none."""
     for group, mask in gone.items():
         left = masks.get(group, 0) & ~mask
         if left:
@@ -203,7 +203,7 @@ class QueueKind:
 
 @dataclass(slots=True, eq=False)
 class KindPart:
-    """The task queues whose jobs take and need the same of one rule's bucket."""
+    """Task queues whose jobs take and need the same of a rule's bucket."""
 
     rule: Rule
     line: BucketLine
@@ -235,7 +235,7 @@ _amount = itemgetter(0)
 
 
 class KindParts:
-    """The parts of one line, also ordered by what they need of each resource."""
+    """Those of one line, also ordered by their need of each resource."""
 
     __slots__ = ("_by_amount", "by_needs")
 
@@ -253,7 +253,7 @@ class KindParts:
             insort(self._by_amount.setdefault(resource, []), (amount, part), key=_amount)
 
     def drop(self, part: KindPart) -> None:
-        """Remove a part that has no task queue any more."""
+        """Remove a part without task queues."""
         part.line.parts -= 1
         part.line.forget()
         del self.by_needs[part.needs]
@@ -269,7 +269,7 @@ class KindParts:
 
 
 class KindSplit:
-    """How the rules of a set divide the kinds at a place: each kind has one rule at most, and so one part."""
+    """How a set divides the kinds at a place: one rule for a kind, and so one part."""
 
     __slots__ = ("bits", "of_kind", "parts", "places", "rules")
 
@@ -285,7 +285,7 @@ class KindSplit:
                 add_bits(part.masks, kind.masks)
 
     def part(self, kind: QueueKind) -> KindPart | None:
-        """The part of a kind; None if no rule of the set concerns it here."""
+        """None if no rule of the set concerns the kind here."""
         try:
             return self.of_kind[kind]
         except KeyError:
@@ -293,7 +293,7 @@ class KindSplit:
             return part
 
     def refusing(self, part: KindPart) -> Iterator[SetPlace]:
-        """The places where the next job of a part does not fit."""
+        """The places where a part's next job does not fit."""
         buckets = part.line.buckets
         for family, bucket in buckets.items():
             if bucket.refuses(part.needs):
@@ -306,7 +306,7 @@ class KindSplit:
                         yield from family.places.get(self, ())
 
     def forget(self, kind: QueueKind) -> None:
-        """Drop a kind that has no task queue any more."""
+        """Drop a kind without task queues."""
         part = self.of_kind.pop(kind, None)
         if part is not None:
             part.kinds -= 1
@@ -351,11 +351,11 @@ class SetPlace:
                     self.close(part.masks, 0)
 
     def close(self, masks: GroupSlots, as_of: int) -> None:
-        """Shut the slots of a part that does not fit any more."""
+        """Shut the slots of a part that no longer fits."""
         self.as_of = as_of
         add_bits(self.shut, masks)
 
     def open(self, masks: GroupSlots, as_of: int) -> None:
-        """Open slots of a part that fits again, or that are free."""
+        """Open slots that fit again, or that are free."""
         self.as_of = as_of
         drop_bits(self.shut, masks)

@@ -1,4 +1,4 @@
-"""Who may run what: each criterion once, for reasons about one pair and for tables of many."""
+"""Who may run what: each criterion once, for reasons and for tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Reason(NamedTuple):
 
 
 class _Relation(Struct, frozen=True, kw_only=True):
-    """A relation between what a key asks and what a resource offers; None on either side always holds."""
+    """Between what a key asks and a resource offers; None on either side always holds."""
 
     holds: Callable[[Any, Any], bool]
     of_keys: Callable[[], MaskColumn]  # a column whose members are keys
@@ -124,7 +124,7 @@ def _classes_of(key: TaskQueueKey) -> Values:
 
 
 def entering(name: str) -> tuple[str, str]:
-    """The class and variant of a key whose jobs enter where a jc_list has this name."""
+    """The class and variant of a key that this name in a jc_list lets in."""
     job_class, _, variant = name.partition(".")
     return ("", "") if name == NO_JC else (job_class, variant)
 
@@ -283,7 +283,7 @@ CRITERIA: Final[tuple[MatchCriterion, ...]] = (*WHOSE, *WHERE, *HOW_MUCH)
 
 
 def explain(key: TaskQueueKey, request: ResourceRequest) -> tuple[Reason, ...]:
-    """Every reason why the resource may not run jobs of the task queue."""
+    """All reasons why the resource may not run the task queue's jobs."""
     return tuple(
         Reason(criterion.name, criterion.sentence(key, request))
         for criterion in CRITERIA

@@ -1,5 +1,5 @@
-"""The task queues of one group: slots, masks, the tree of owners and weights, and the caps of submissions with `AtMost`.
-Masks are only as wide as one group.
+"""The task queues of one group: slots, masks, owners, weights, and caps by `AtMost`. Masks are only as wide as one
+group.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class OwnerLoad:
 
 @dataclass(slots=True, eq=False)
 class Cap:
-    """Task queues of one submission with `AtMost`, which are open or not together."""
+    """Task queues of a submission with `AtMost`, open or not together."""
 
     group: GroupIndex
     full: bool  # as many of its jobs are taken as may be
@@ -65,7 +65,7 @@ class IndexedQueue:
 
 
 class OwnerQueues:
-    """The task queues of one owner (of all owners if the group shares jobs), by UserPriority weight."""
+    """An owner's task queues (all owners' if the group shares jobs), by UserPriority weight."""
 
     __slots__ = ("by_weight", "everyone", "name", "place", "weighted")
 
@@ -175,8 +175,8 @@ class GroupIndex:
         self.changes += 1
 
     def catch_up(self, mask: int, missed: int, where: Sequence[Any]) -> int:
-        """The slots whose task queues a resource may serve, but for numbers, emptiness and limits. `mask`: as it was
-        `missed` arrivals ago.
+        """The slots that a resource may serve, but for numbers, emptiness and limits. `mask`: as it was `missed`
+        arrivals ago.
         """
         if missed > len(self.recent) or missed > _CATCH_UP + len(self.slots) // _WIDE:
             return self._where.narrow(self.occupied, where)
@@ -192,7 +192,7 @@ class GroupIndex:
         return mask
 
     def narrow_numbers(self, mask: int, numbers: Sequence[int]) -> int:
-        """The slots of `mask` for which cores, memory and CPU time suffice."""
+        """The slots of `mask` whose cores, memory and CPU time suffice."""
         cores, memory, cpu_time = self._numbers.columns
         mask = cpu_time.narrow(memory.narrow(mask, numbers[1]), numbers[2])
         return cores.narrow(mask, numbers[0]) if mask else 0
@@ -220,7 +220,7 @@ class GroupIndex:
             self._plant(queue)
 
     def weigh_owners(self, weights: Mapping[str, float]) -> None:
-        """Draw owners by these weights; those without one have 1."""
+        """Set the owners' weights; those without one have 1."""
         self.owner_weights = weights
         self._sums = []
 
@@ -267,8 +267,8 @@ class _Submission:
 
 
 class Caps:
-    """The submissions with `AtMost`. Each has task queues of its own, all of one group; none is drawn while as many jobs
-    are taken (ADR 0075). For the writer's thread.
+    """Submissions with `AtMost`, each with its own task queues of one group; none is drawn while as many jobs are
+    taken (ADR 0075). For the writer's thread.
     """
 
     __slots__ = ("_eased", "_known")
@@ -278,7 +278,7 @@ class Caps:
         self._eased: dict[Cap, int] = {}
 
     def enter(self, queue: IndexedQueue) -> None:
-        """Give a task queue, before it has a slot, its submission's cap."""
+        """Give a task queue its submission's cap, before it has a slot."""
         if queue.key.at_most:
             entry = self._submission(queue.key.submission)
             most = queue.key.at_most
@@ -288,7 +288,7 @@ class Caps:
             queue.cap = cap
 
     def leave(self, queue: IndexedQueue) -> None:
-        """Forget the cap of the last task queue that left its group."""
+        """Forget the cap when its last task queue leaves the group."""
         if queue.cap is not None and not queue.cap.mask:
             number = queue.key.submission
             del self._known[number].caps[queue.key.at_most]
@@ -301,7 +301,7 @@ class Caps:
         return 0 if entry is None else entry.taken
 
     def count(self, submission: int, by: int) -> bool:
-        """Count a job that is taken (1), or no more (-1). Returns whether task queues opened or closed."""
+        """Count a job taken (1), or no more (-1). Returns whether task queues opened or closed."""
         entry, flipped = self._submission(submission), False
         entry.taken += by
         for most, cap in entry.caps.items():
@@ -314,7 +314,7 @@ class Caps:
         return flipped
 
     def recount(self, taken: Iterable[int]) -> int:
-        """Correct the counts by the submissions of all jobs that are taken. Returns how many were wrong."""
+        """Correct the counts by the submissions of all jobs taken. Returns how many were wrong."""
         counts = Counter(taken)
         wrong = [number for number in {*self._known, *counts} if self.taken(number) != counts[number]]
         for number in wrong:
@@ -322,7 +322,7 @@ class Caps:
         return len(wrong)
 
     def take_eased(self) -> Iterator[tuple[IndexedQueue, int]]:
-        """The open task queues of which a job ended since the last call, and how many jobs may start."""
+        """Open task queues with jobs that ended since the last call, and how many jobs may start."""
         eased, self._eased = self._eased, {}
         for cap, room in eased.items():
             for queue in cap.group.queues(cap.mask & cap.group.open):
@@ -338,9 +338,7 @@ class Caps:
 
 
 def startable(waiting: Iterable[_Waiting], taken: Mapping[int, int]) -> list[_Waiting]:
-    """The task queues with jobs that may start by `AtMost`, and how many: the first ones of a submission get what it has
-    left.
-    """
+    """Task queues with jobs that may start by `AtMost`, and how many: the first ones get what a submission has left."""
     startable_queues, handed_out = list[_Waiting](), Counter[int]()
     for tq_id, key, jobs in waiting:
         if key.at_most:

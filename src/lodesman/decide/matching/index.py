@@ -1,5 +1,5 @@
-"""The index: all task queues that may have waiting jobs, by VO and group. An emptied one keeps its slot for a while. For
-the writer's thread only.
+"""All task queues that may have waiting jobs, by VO and group. An emptied one keeps its slot for a while. For the
+writer's thread only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _IDLE_PART: Final = 4
 
 
 class Index:
-    """Task queues by id and by key, and as bits in their group."""
+    """Task queues by id and key, and as bits of their group."""
 
     __slots__ = (
         "_births",
@@ -59,7 +59,7 @@ class Index:
         return len(self._queues)
 
     def put(self, tq_id: int, key: TaskQueueKey, waiting: int, *, now: float) -> int:
-        """Add a task queue, new by id and key; returns its slot in its group."""
+        """Add a task queue, new by id and key; returns its slot."""
         if tq_id in self._queues or key in self._by_key:
             raise ValueError(f"task queue {tq_id} or its key is in the index already")
         if waiting < 0:
@@ -97,7 +97,7 @@ class Index:
         return slot
 
     def remove(self, tq_id: int) -> None:
-        """Take a task queue out; its slot is free at once."""
+        """Remove a task queue; its slot is free at once."""
         queue = self._queues.pop(tq_id)
         queue.load.waiting -= queue.waiting
         queue.load.queues -= bool(queue.waiting)
@@ -124,16 +124,16 @@ class Index:
         return self._by_key.get(key)
 
     def key(self, tq_id: int) -> TaskQueueKey:
-        """The key of a task queue; KeyError if it is not known."""
+        """Raises KeyError if the task queue is unknown."""
         return self._queues[tq_id].key
 
     def waiting(self, tq_id: int) -> int:
-        """How many jobs wait in a task queue; 0 if it is not known."""
+        """Its waiting jobs; 0 if it is unknown."""
         queue = self._queues.get(tq_id)
         return 0 if queue is None else queue.waiting
 
     def load(self, owner: str) -> OwnerLoad:
-        """What an owner has now, also of what is held."""
+        """What an owner has now, held jobs included."""
         return self._loads.get(owner) or OwnerLoad()
 
     def queues(self) -> Iterator[tuple[int, TaskQueueKey, int]]:
@@ -142,7 +142,7 @@ class Index:
             yield queue.tq_id, queue.key, queue.waiting
 
     def add_waiting(self, tq_id: int, n: int, *, now: float) -> None:
-        """Add `n` jobs. KeyError if the task queue is not known."""
+        """Raises KeyError if the task queue is unknown."""
         if n < 0:
             raise ValueError(f"cannot add {n} jobs")
         if not n:
@@ -198,7 +198,7 @@ class Index:
         self._refresh(queue)
 
     def count_start(self, key: TaskQueueKey, place: RunPlace) -> None:
-        """Count a job that starts at a place by limits, and begin delays."""
+        """Charge limits for a job that starts, and begin delays."""
         self.count_attempt(key, place)
         self.delays.begin(key, place)
 
@@ -261,7 +261,7 @@ class Index:
         return self._groups.values()
 
     def groups_for(self, vo: str, names: tuple[str, ...] | None) -> list[GroupIndex]:
-        """The groups of a VO that a resource serves; `names` None: all."""
+        """The groups that a resource serves; `names` None: all."""
         if names is None:
             return [group for group in self._groups.values() if group.vo == vo]
         groups = (self._groups.get((vo, name)) for name in dict.fromkeys(names))

@@ -1,4 +1,4 @@
-"""What limits are made of: rules in sets, each with a side of the task queue and of the place."""
+"""What limits are made of: sets of rules, each with a side of task queues and of places."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class KeySide(Protocol):
         """The values of its bucket."""
 
     def needs(self, rule: int) -> tuple[Need, ...]:
-        """What a job needs of each resource that the rule limits."""
+        """What a job needs of each resource of the rule."""
 
 
 class PlaceSide(Protocol):
@@ -64,7 +64,7 @@ class PlaceSide(Protocol):
 
 
 class RuleBook(Protocol):
-    """Rules by number, those of a set one after the other."""
+    """Rules by number, set after set."""
 
     @property
     def sets(self) -> Sequence[tuple[int, int]]:
@@ -82,14 +82,14 @@ class RuleBook(Protocol):
         """All that rules see of a task queue."""
 
     def of_key(self, key: TaskQueueKey) -> KeySide:
-        """The side of a task queue; asked once for each kind."""
+        """Asked once for each kind."""
 
     def of_place(self, place: RunPlace) -> PlaceSide:
         """The side of a place; asked once for each."""
 
 
 class BucketUse(Struct, frozen=True):
-    """What is used and allowed of one resource of a bucket."""
+    """What is used and allowed of a bucket's resource."""
 
     rule: str
     of_key: Values
@@ -106,7 +106,7 @@ _Side = TypeVar("_Side", KeySide, PlaceSide)
 
 
 def join_books(books: Sequence[RuleBook]) -> RuleBook:
-    """One book with the sets of all these (at least one); books without rules cost nothing."""
+    """One book with all sets of these (at least one); books without rules cost nothing."""
     having = [book for book in books if book.names] or [books[0]]
     return having[0] if len(having) == 1 else _JoinedBook(having)
 

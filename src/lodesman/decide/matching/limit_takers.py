@@ -1,4 +1,4 @@
-"""Who uses what of limits, and since when, by the live attempts."""
+"""Who uses what of limits, and since when."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Share(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class BucketLoad:
-    """What live attempts take of one resource in one bucket."""
+    """What live attempts take of a bucket's resource."""
 
     # claimed at, amount, key; in the order of the claims
     attempts: list[tuple[float, Number, TaskQueueKey]] = field(default_factory=list)
@@ -48,7 +48,7 @@ class BucketLoad:
         return sorted(shares, key=lambda share: (-share.amount, share.owner, share.project, share.vo))
 
     def full_since(self, limit: Number, need: Number) -> float | None:
-        """Since when, at the latest, these attempts leave less than `need`; None: they leave that much."""
+        """The latest time since which less than `need` is left; None: enough is left."""
         used: Number = 0
         for at, amount, _ in self.attempts:
             used += amount
@@ -57,7 +57,7 @@ class BucketLoad:
         return None
 
     def ends_needed(self, missing: Number) -> int | None:
-        """How few attempts have to end to free that much; None: all are not enough."""
+        """How few attempts must end to free that much; None: all are not enough."""
         for count, amount in enumerate(sorted((amount for _, amount, _ in self.attempts), reverse=True), 1):
             missing -= amount
             if missing <= 0:

@@ -1,11 +1,11 @@
-"""Limits on what runs at once: one engine for quota sets, running limits and caps of sites.
+"""One engine for quota sets, running limits and caps of sites.
 
-A limit belongs to a *rule*; in each *set* the first rule that concerns both the task queue and the place counts. What
-it limits is counted in *buckets*, by rule, values of the task queue and values of the place. Task queues that rules see
-alike are one *kind*, which is shut at a place while its next job does not fit into one of its buckets.
+In each *set* of rules the first that concerns the task queue and the place counts, in *buckets* by rule, values of the
+task queue and of the place. Task queues that rules see alike are one *kind*; it is shut at a place while its next job
+does not fit into one of its buckets.
 
-Masks are kept by what a place is for one set (`SetPlace`), which thousands of hosts share. Within a set each kind has
-one bucket, so a bucket that fills or frees moves its own slots alone.
+Masks belong to what a place is for one set (`SetPlace`), which thousands of hosts share. A kind has one bucket in a
+set, so a bucket that fills or frees moves its own slots alone.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SHUT_KEPT: Final = 1_000
 
 
 class RunLimits:
-    """The rules, what they leave, and which slots are shut where. Used from one thread."""
+    """The rules, what they leave, and the shut slots. Used from one thread."""
 
     def __init__(self, book: RuleBook | None = None) -> None:
         self.changes = 0  # another number whenever a slot is shut or opened anywhere
@@ -89,7 +89,7 @@ class RunLimits:
                 self._close(split.refusing(part), masks)
 
     def remove(self, group: int, slot: int, key: TaskQueueKey) -> None:
-        """Free the slot of a task queue, if it is noted."""
+        """Free a task queue's slot, if it is noted."""
         if self._book is None:
             return
         alike, masks = self._book.kind_of(key), {group: 1 << slot}
@@ -143,7 +143,7 @@ class RunLimits:
             place.open(masks, self.changes)
 
     def spot(self, place: RunPlace) -> Spot:
-        """What a place is for all rules; one object for places that they see alike."""
+        """One object for places that rules see alike."""
         if self._book is None:
             return _NO_RULES
         spot = self._by_place.get(place)
@@ -189,7 +189,7 @@ class RunLimits:
     # --- what runs -------------------------------------------------------------------------------------------
 
     def take(self, key: TaskQueueKey, place: RunPlace) -> None:
-        """Charge a job that starts, even if it takes more than is left."""
+        """Charge a job that starts, even beyond what is left."""
         if self._book is not None:
             self._book_job(key, self.spot(place), self._add)
 
@@ -247,7 +247,7 @@ class RunLimits:
             self._freed.update(places)
 
     def review(self, rule: str, of_place: Values) -> None:
-        """Judge a rule anew at places with these values: a delay shut or opened."""
+        """Judge a rule anew at these places: a delay shut or opened."""
         if self._book is not None and rule in self._book.names:
             family = self._rules[self._book.names.index(rule)].families.get(of_place)
             if family is not None:
@@ -273,7 +273,7 @@ class RunLimits:
 
     @contextmanager
     def _some_kind(self, key: TaskQueueKey) -> Iterator[QueueKind]:
-        """The kind of a task queue, for a moment if there is none."""
+        """Its kind, for a moment if there is none."""
         assert self._book is not None  # noqa: S101
         kind = self._kinds.get(self._book.kind_of(key))
         if kind is not None:
@@ -295,7 +295,7 @@ class RunLimits:
     # --- what is said ----------------------------------------------------------------------------------------
 
     def refusals(self, key: TaskQueueKey, place: RunPlace) -> list[tuple[BucketUse, Value]]:
-        """The buckets that keep a job from starting there, and what it needs of each."""
+        """The buckets that keep a job from starting there, and its need of each."""
         if self._book is None:
             return []
         with self._some_kind(key) as kind:
@@ -318,7 +318,7 @@ class RunLimits:
         return masks
 
     def closed_by(self, place: RunPlace) -> Iterator[tuple[str, GroupSlots]]:
-        """(rule, slots) of each bucket that keeps task queues from being drawn there."""
+        """(rule, slots) of each bucket that closes task queues there."""
         if self._book is None:
             return
         for set_place in self.spot(place).sets:
@@ -328,7 +328,7 @@ class RunLimits:
                         yield self._book.names[part.rule.number], part.masks
 
     def uses(self) -> Iterator[tuple[BucketUse, GroupSlots]]:
-        """The used buckets, with the slots that each shuts at some place."""
+        """The used buckets, with the slots that each shuts somewhere."""
         return ((use, shut) for use, shut in self.buckets() if use.used)
 
     @property
@@ -337,7 +337,7 @@ class RunLimits:
         return len(self._rules)
 
     def buckets(self, first: int = 0, most: int | None = None) -> Iterator[tuple[BucketUse, GroupSlots]]:
-        """The buckets that are used, or are empty and refuse a job, by resource, with the slots that each shuts. `first`,
+        """The buckets that are used, or empty and refuse a job, with the slots that each shuts, by resource. `first`,
         `most`: a part of the rules, since all may take long.
         """
         for rule in self._rules[first : None if most is None else first + most]:

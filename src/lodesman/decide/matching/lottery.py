@@ -2,7 +2,7 @@
 
 1. A group, by its share among the groups that have an eligible task queue now.
 2. An owner inside it, by weight among those with an eligible task queue (not if the group shares jobs).
-3. A task queue of the owner, by UserPriority weight; of those with one weight the one that packs best (ADR 0064).
+3. A task queue of the owner, by UserPriority weight; of equal weights the one that packs best (ADR 0064).
 
 Levels 1 and 2 draw among all, test, and draw again; after 8 failures they list those that pass. Both ways are exact.
 """
@@ -47,12 +47,12 @@ class SharedSlot(NamedTuple):
 
 
 def expected_seconds(key: TaskQueueKey, scaling: float) -> float:
-    """How long a job is expected to run: what its user says, else its CPU time by its cores."""
+    """What its user says, else its CPU time by its cores."""
     return key.expected_seconds or key.norm_cpu_seconds / (key.cores * scaling)
 
 
 class Lottery:
-    """Draws task queues by the `shares` set last; groups without a setting have the default share."""
+    """Draws by the `shares` set last; groups without a setting have the default share."""
 
     __slots__ = ("_ballots", "_index", "_made_for", "shares")
 
@@ -68,7 +68,7 @@ class Lottery:
         self._index.version += 1
 
     def find_ballot(self, view: View) -> Ballot:
-        """The ballot of a view, made anew if groups or shares changed."""
+        """A view's ballot, made anew if groups or shares changed."""
         index = self._index
         if view.version != index.version:
             if self._made_for != index.version:
@@ -89,7 +89,7 @@ class Lottery:
         shut: ShutSlots = NONE_SHUT,
         shared: SharedSlot | None = None,
     ) -> IndexedQueue | None:
-        """One eligible task queue; None only if there is none. `shared`: if jobs are packed."""
+        """An eligible task queue; None only if there is none. `shared`: if jobs are packed."""
         ballot = self.find_ballot(view)
         draw = rng.random
         shortlist = view.shortlist
@@ -114,7 +114,7 @@ class Lottery:
         return _draw_group(view, shortlist, shut, draw, shared)
 
     def competing(self, view: View, numbers: Sequence[int], shut: ShutSlots = NONE_SHUT) -> str:
-        """The groups among which the next draw chooses, with their weights, as JSON."""
+        """The competing groups of the next draw, with weights, as JSON."""
         ballot = self.find_ballot(view)
         groups = _eligible(view, numbers, shut)
         before, text = ballot.competed
@@ -142,7 +142,7 @@ class Lottery:
 
 
 def _eligible(view: View, numbers: Sequence[int], shut: ShutSlots) -> list[GroupIndex]:
-    """The groups that pass; those without a share only if none with one does."""
+    """Groups without a share only if none with one passes."""
     ballot = view.ballot
     return [group for group in ballot.groups if view.mask(group, numbers, shut)] or [
         group for group in ballot.without_share if view.mask(group, numbers, shut)
@@ -191,8 +191,8 @@ def _draw_in(
 
 
 def _pack(group: GroupIndex, mask: int, draw: Callable[[], float], shared: SharedSlot) -> IndexedQueue | None:
-    """Of task queues alike by owner and priority, one that leaves the least draining waste. If the group shares jobs, the
-    owner is that of one that is drawn.
+    """Among task queues alike by owner and priority, one with the least draining waste. If the group shares jobs, the
+    owner is drawn.
     """
     count = mask.bit_count()
     if count <= _COMPARED:
@@ -247,10 +247,10 @@ def _draw_weight(owner: OwnerQueues, mask: int, draw: Callable[[], float]) -> in
 
 
 def least_waste(shared: SharedSlot, queues: Iterable[IndexedQueue]) -> list[IndexedQueue]:
-    """The task queues whose job fits into what is free and leaves the least draining waste; all that are alike.
+    """The task queues whose job fits and leaves the least draining waste; all that are alike.
 
-    Formula 10 of $JOBSTATUS (ADR 0064): a pilot of A cores whose payloads hold c cores each and end at e idles A x last
-    - sum(c x e) core-seconds. One more job of c cores and s seconds makes that A x max(last, s) - c x s, and a sum that
+    Formula 10 of $JOBSTATUS (ADR 0064): a pilot of A cores whose payloads hold c cores each and end at e idles A x
+    last - sum(c x e) core-seconds. A job of c cores and s seconds makes that A x max(last, s) - c x s, and a sum that
     is the same for all jobs.
     """
     cores, free, busy_s, scaling = shared

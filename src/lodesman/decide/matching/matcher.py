@@ -1,4 +1,4 @@
-"""The matcher chooses for a resource, job by job, and counts what it may draw from."""
+"""Chooses jobs for a resource, one by one, and counts what it may draw from."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Chances(Struct, frozen=True, kw_only=True):
 
     @property
     def eligible(self) -> int:
-        """The number of task queues that it may draw from."""
+        """How many task queues it may draw from."""
         return sum(n for _, n in (*self.groups, *self.without_share))
 
 
@@ -67,11 +67,10 @@ class Matcher:
         left: Remainder | None = None,
         place: RunPlace | None = None,
     ) -> list[int]:
-        """Take up to `count` jobs for a resource, each by its own draw; returns their task queues in order.
+        """Take up to `count` jobs, each by its own draw; returns their task queues in order.
 
-        The inverse goes on `undo`, to be called last first. `competed` gets for each job the groups that competed, with
-        their shares, as JSON. `left`: what the resource has left, if less than it presents; `place`: where it is, if
-        its host is known.
+        The inverse goes on `undo`, to be called last first. `competed` gets each job's competing groups with shares,
+        as JSON. `left`: what the resource has left, if less than it presents; `place`: if its host is known.
         """
         view = self._views.view_of(request)
         numbers, shared = left or _ALL_LEFT
@@ -103,7 +102,7 @@ class Matcher:
         return chosen
 
     def eligible(self, request: ResourceRequest, host: str = "") -> list[int]:
-        """The ids of all task queues that a request may draw from now. Not fast."""
+        """The task queues that a request may draw from now. Not fast."""
         view = self._views.view_of(request)
         numbers = numbers_of(request)
         ballot = self.lottery.find_ballot(view)
@@ -147,7 +146,7 @@ class Matcher:
 
 
 def place_of(request: ResourceRequest, host: str) -> RunPlace:
-    """Where the jobs of a resource run, as limits see it."""
+    """Where a resource's jobs run, as limits see it."""
     return RunPlace(request.site, request.ce, request.queue, host)
 
 

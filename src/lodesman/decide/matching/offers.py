@@ -1,8 +1,8 @@
-"""What a pilot in a configured queue would ask with, before any pilot exists.
+"""What a pilot in a configured queue would ask with, before it exists.
 
-A pilot presents no more than the offer of its queue, whatever its node reports (ADR 0023). Of Platform, Tag and Memory
-a queue offers what it declares; ANY is a wildcard, and the Memory of the node then counts at the claim. Without CPUTime
-only the life of pilots is a limit. Without NumberOfProcessors a pilot has one core.
+A pilot presents no more than its queue's offer, whatever its node reports (ADR 0023). Of Platform, Tag and Memory a
+queue offers what it declares; ANY is a wildcard, and the node's Memory then counts at the claim. Without CPUTime only
+pilots' life is a limit. Without NumberOfProcessors a pilot has one core.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Pools = Mapping[str, PoolScope]  # the submission pools by name
 
 
 class PilotShape(Struct, frozen=True, kw_only=True):
-    """What the pilots of a CE queue ask of its batch system; 0 asks for nothing."""
+    """What pilots ask of the batch system; 0 asks for nothing."""
 
     backend: str
     queue: QueueId
@@ -100,7 +100,7 @@ class QueueOffer(Struct, frozen=True, kw_only=True):
         return self.settings.backend or LOCAL
 
     def classes_on(self, host: str, vocabulary: Vocabulary) -> tuple[str, ...] | None:
-        """The job classes that it takes on one host, as `request.job_classes`."""
+        """The job classes that it takes on a host, as `request.job_classes`."""
         lists = self.settings.jc_lists
         if lists is None:
             return None
@@ -121,7 +121,7 @@ class QueueOffer(Struct, frozen=True, kw_only=True):
         )
 
     def reasons(self, key: TaskQueueKey, pool_mask: int) -> tuple[Reason, ...]:
-        """Why a pilot made for this key could never take its jobs here; () if it could. `pool_mask`: the queues of the
+        """Why a pilot made for this key never takes its jobs here; () if it could. `pool_mask`: the queues of the
         key's SubmitPool.
         """
         served = (key.submit_pool,) if key.submit_pool and pool_mask >> self.bit & 1 else ()
@@ -129,7 +129,7 @@ class QueueOffer(Struct, frozen=True, kw_only=True):
 
 
 def as_if_made_for(key: TaskQueueKey, request: ResourceRequest) -> ResourceRequest:
-    """The request of a pilot that the director would make for this key there."""
+    """The request of a pilot that the director makes for this key."""
     return replace(
         request,
         vo=request.vo,
@@ -141,7 +141,7 @@ def as_if_made_for(key: TaskQueueKey, request: ResourceRequest) -> ResourceReque
 
 
 def offers_of(table: QueueTable, vo: str, *, life_seconds: int = 0) -> tuple[QueueOffer, ...]:
-    """Every queue of a table that the VO may use. `life_seconds`: how long pilots live at most, 0 for any time."""
+    """The queues that the VO may use. `life_seconds`: the longest life of pilots, 0 for any."""
     offers = []
     for bit, queue in table.queues.items():
         if table.open_to_vo >> bit & 1:
@@ -169,7 +169,7 @@ def offers_of(table: QueueTable, vo: str, *, life_seconds: int = 0) -> tuple[Que
 
 
 def kept_seconds(life_seconds: float) -> float:
-    """Of a pilot's life, what it keeps for its last reports (`pilot.life.reserve_s`; a test holds the two equal)."""
+    """What a pilot keeps of its life for its last reports (`pilot.life.reserve_s`; a test holds the two equal)."""
     return min(60.0, max(2.0, 0.02 * life_seconds))
 
 

@@ -1,5 +1,5 @@
-"""Requests that wait for work (long poll): parked by signature, woken by task queues that fill. Whether a task queue fits
-is decided once for all signatures, as masks.
+"""Requests that wait for work (long poll): parked by signature, woken by task queues that fill. Fits are decided once
+for all signatures, as masks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FIRST: Final[Order] = (float("-inf"), 0, 0)
 
 
 def signature(request: ResourceRequest) -> ResourceRequest:
-    """The request as its kind waits: lists sorted, life rounded down to 60 s."""
+    """The request as it waits: lists sorted, life rounded down to 60 s."""
     return replace(
         request,
         groups=_sorted(request.groups),
@@ -62,10 +62,9 @@ class _Ticket(Struct, frozen=True):
 
 
 class ParkedRequests:
-    """The parked requests. Used from one thread only.
+    """Used from one thread only.
 
-    `serves`: whether a place serves a SubmitPool now; then the pools of a request, which may come and go meanwhile, do
-    not count.
+    `serves`: whether a place serves a SubmitPool now; then a request's pools, which may come and go, do not count.
     """
 
     __slots__ = (
@@ -88,7 +87,7 @@ class ParkedRequests:
         self._number = 0
 
     def park(self, ticket: Hashable, request: ResourceRequest, count: int, since: float) -> None:
-        """Let a request for up to `count` jobs wait; `since` decides its turn. ValueError if it waits already."""
+        """Let a request for up to `count` jobs wait; `since` decides its turn. Raises ValueError if it waits already."""
         if ticket in self._tickets:
             raise ValueError(f"ticket {ticket!r} is parked already")
         if self._serves is not None and request.submit_pools:
@@ -102,7 +101,7 @@ class ParkedRequests:
         self._occupied |= 1 << kind.slot
 
     def leave(self, ticket: Hashable) -> bool:
-        """Let a request wait no more; false if it did not wait."""
+        """End a wait; false if there was none."""
         parked = self._tickets.pop(ticket, None)
         if parked is None:
             return False
@@ -116,22 +115,22 @@ class ParkedRequests:
         return True
 
     def fits(self, key: TaskQueueKey) -> bool:
-        """Whether a request waits that may run jobs with this key."""
+        """Whether a waiting request may run jobs with this key."""
         return bool(self._kinds_for(key))
 
     def in_turn(self) -> list[tuple[Any, ResourceRequest]]:
-        """All tickets, longest waiting first, and the signatures of their requests."""
+        """All tickets and their signatures, longest waiting first."""
         tickets = (self._by_order[order] for order in self._orders)
         return [(ticket.name, ticket.kind.signature) for ticket in tickets]
 
     def wake(
         self, filled: Mapping[int, int], is_shut: Callable[[int, Any], bool] = lambda _id, _ticket: False
     ) -> Iterator[Hashable]:
-        """The tickets to serve for task queues that filled, longest waiting first; none comes twice.
+        """The tickets to serve for filled task queues, each once, longest waiting first.
 
-        `filled`: the number of jobs that joined. `is_shut`: whether limits keep a ticket from a task queue. The caller
-        lets each ticket claim, and leave if it got something, before it asks for the next. One that is still parked
-        then counts for the jobs that it asked for.
+        `filled`: how many jobs joined. `is_shut`: whether limits keep a ticket from a task queue. The caller lets each
+        ticket claim, and leave if it got something, before it asks for the next. One still parked counts for the jobs
+        that it asked for.
         """
         woken: set[Order] = set()
         for tq_id, jobs in filled.items():
@@ -165,7 +164,7 @@ class ParkedRequests:
         return self._masks.narrow(here & self._occupied, replace(key, submit_pool="")) if here else 0
 
     def _next(self, mask: int, after: Order) -> _Ticket | None:
-        """The ticket of these kinds that waits longest, but for those up to `after`."""
+        """The longest waiting ticket of these kinds after that order."""
         if not mask:
             return None
         if mask.bit_count() <= FEW:

@@ -1,7 +1,7 @@
-"""Limits of sites and CEs (`resources.place_limits`) as the limit engine takes them, and the delays that are shut.
+"""Limits of sites and CEs (`resources.place_limits`) for the limit engine, and shut delays.
 
 A rule is about one value of an attribute and counts each site, or each CE, apart. Rules on an attribute with one value
-are one set; of a list each value has its own.
+are one set; each value of a list has its own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def values_of(key: TaskQueueKey, field: str) -> tuple[str, ...]:
 
 
 def concerns(limit: PlaceLimit, key: TaskQueueKey) -> bool:
-    """Whether a limit is about the jobs of a task queue, where it holds."""
+    """Whether a limit is about a task queue's jobs, where it holds."""
     return not limit.attribute or limit.value in values_of(key, FIELDS[limit.attribute])
 
 
@@ -67,7 +67,7 @@ class _LimitedPlace:
 
 
 class PlaceBook:
-    """The rules. `is_open`: whether a job may start by the delay of that name."""
+    """`is_open`: whether a job may start by the delay of that name."""
 
     def __init__(
         self, limits: Iterable[PlaceLimit], is_open: Callable[[str], bool] = lambda _name: True
@@ -122,7 +122,7 @@ class PlaceBook:
         return _LimitedKey(self.kind_of(key), self._needs)
 
     def of_place(self, place: RunPlace) -> _LimitedPlace:
-        """The side of a place: the rules of its site and of its CE."""
+        """The rules of its site and its CE."""
         site, ce = NodePath(place.site), NodePath(place.site, place.ce)
         return _LimitedPlace({**self._of_path.get(site, {}), **self._of_path.get(ce, {})})
 
@@ -144,7 +144,7 @@ class DelayRules:
             self._of_path.setdefault(limit.path, []).append(limit)
 
     def delays_at(self, key: TaskQueueKey, place: RunPlace) -> Iterator[PlaceLimit]:
-        """The delays that concern the jobs of a task queue there."""
+        """The delays of a task queue's jobs there."""
         for path in (NodePath(place.site), NodePath(place.site, place.ce)):
             for delay in self._of_path.get(path, ()):
                 if concerns(delay, key):
@@ -155,7 +155,7 @@ NO_DELAYS: Final = DelayRules()
 
 
 class Delays:
-    """The matching delays that are shut (DIRAC's MatchingDelay). Used from one thread; others may read `next_at`."""
+    """Shut matching delays (DIRAC's MatchingDelay). Used from one thread; others may read `next_at`."""
 
     def __init__(self, ticks: Callable[[], float], changed: Callable[[PlaceLimit], object]) -> None:
         self.rules = DelayRules()
@@ -169,7 +169,7 @@ class Delays:
         return name not in self._until
 
     def shut_delays(self) -> list[tuple[PlaceLimit, float]]:
-        """The delays that are shut, with the seconds until each opens."""
+        """The shut delays, with the seconds until each opens."""
         now = self.ticks()
         return [(delay, max(0.0, until - now)) for delay, until in self._until.values()]
 
@@ -191,7 +191,7 @@ class Delays:
             self.shut_until(delay, self.ticks() + delay.number)
 
     def shut_until(self, delay: PlaceLimit, until: float) -> None:
-        """Let nothing start by a delay before that time of the clock."""
+        """`until`: a time of the clock."""
         was_open = self.is_open(delay.name)
         self._until[delay.name] = delay, until
         self.next_at = min(self.next_at, until)

@@ -1,4 +1,4 @@
-"""The configuration as decisions see it: one snapshot, swapped as a whole when the files change."""
+"""The configuration as decisions see it: a snapshot, swapped as a whole when files change."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Residents:
         self._table = RequestTable(CRITERIA, enumerate(requests)).settled()
 
     def serving(self, key: TaskQueueKey) -> set[QueueId]:
-        """The queues whose residents could take jobs of the key, but for their SubmitPool."""
+        """Queues whose residents could take jobs of the key, but for SubmitPools."""
         place, everyone = replace(key, submit_pool=""), mask_of(range(len(self._places)))
         return {self._places[bit] for bit in bits(self._table.narrow(everyone, place))}
 
 
 @dataclass(frozen=True, kw_only=True)
 class VOConfig:
-    """The configuration for one VO. Any number of threads may ask it."""
+    """The configuration for one VO. Any thread may ask it."""
 
     vo: str
     offers: tuple[QueueOffer, ...]  # the queues that it may use, in the order of `table`
@@ -69,7 +69,7 @@ class VOConfig:
 
     @cached_property
     def lives(self) -> Mapping[int, int]:
-        """How long pilots live at most, in seconds, by bit; 0: no end is known."""
+        """The longest life of pilots, in seconds, by bit; 0: unknown."""
         return {offer.bit: offer.life_seconds for offer in self.offers}
 
     @cached_property
@@ -84,7 +84,7 @@ class VOConfig:
 
     @cached_property
     def places(self) -> RequestTable:
-        """The offers by their bits, to be asked by keys."""
+        """The offers by bits, to be asked by keys."""
         return RequestTable(PLACE, ((offer.bit, offer.request) for offer in self.offers)).settled()
 
     @cached_property
@@ -104,7 +104,7 @@ class VOConfig:
 
     @cached_property
     def hopeless(self) -> int:
-        """The queues that let no class in, or require a tag that they do not offer."""
+        """Queues that let no class in, or require a tag that they do not offer."""
         return mask_of(
             offer.bit
             for offer in self.offers
@@ -125,12 +125,12 @@ class VOConfig:
         return {}
 
     def offer(self, queue: QueueId) -> QueueOffer | None:
-        """The offer of a queue; None if the VO has none."""
+        """None if the VO has no such queue."""
         bit = self.table.bit(queue)
         return None if bit is None else self.by_bit.get(bit)
 
     def column(self, name: str) -> list[Any]:
-        """What the queues offer of one field of a request, by bit; None where the VO may not use the queue."""
+        """A field of the queues' offers, by bit; None where the VO may not use the queue."""
         column = self._columns.get(name)
         if column is None:
             column = [None] * self.table.full.bit_length()
@@ -140,7 +140,7 @@ class VOConfig:
         return column
 
     def carried(self, submission_pools: Collection[str]) -> int:
-        """The queues to which one of these pools carries pilots, or to which none need to be carried."""
+        """Queues to which one of these pools carries pilots, or none need to be carried."""
         if not submission_pools or self.pools is None:
             return self.table.open_to_vo
         return reduce(or_, (self._carried.get(name, 0) for name in submission_pools), 0)
@@ -158,12 +158,12 @@ class VOConfig:
 
     @cached_property
     def uninhabitable(self) -> frozenset[QueueId]:
-        """The queues to which no pilot, or no generic one, is ever sent."""
+        """Queues to which no pilot, or no generic one, is ever sent."""
         masks = (self.private_only, *(mask for _, mask in self.never_sent))
         return frozenset(self.by_bit[bit].queue for mask in masks for bit in bits(mask))
 
     def without_pilots(self, key: TaskQueueKey) -> Iterator[Plane]:
-        """By parameter, the queues to which none is ever sent for the key, without residents for it."""
+        """By parameter, queues without residents for the key to which none is ever sent for it."""
         served, closed = self.served_by_residents(key), list(self.never_sent)
         if self.private_only and not gets_private(key, self.private_pools):
             closed.append((PRIVATE_ONLY.parameter, self.private_only))
@@ -172,15 +172,15 @@ class VOConfig:
                 yield name, mask & ~served
 
     def served_by_residents(self, key: TaskQueueKey) -> int:
-        """The queues whose residents could take jobs of the key, but for their SubmitPool."""
+        """Queues whose residents could take jobs of the key, but for SubmitPools."""
         if not self.residents.requests:
             return 0
         bits_served = map(self.table.bit, self.residents.serving(key))
         return mask_of(bit for bit in bits_served if bit is not None)
 
     def possible_queues(self, key: TaskQueueKey, pool_mask: int) -> int:
-        """The queues whose pilots, made for this key, could ever take its jobs. `pool_mask`: those that fulfil its
-        Requirements, if it has any.
+        """Queues whose pilots, made for this key, could take its jobs. `pool_mask`: those that fulfil its
+        Requirements, if any.
         """
         mask = self.table.open_to_vo
         if key.submit_pool:
@@ -192,7 +192,7 @@ class VOConfig:
 
 
 class JudgedJob(NamedTuple):
-    """What was found about jobs that can be matched alike."""
+    """Jobs that can be matched alike."""
 
     key: TaskQueueKey
     requirements: Requirements
@@ -243,7 +243,7 @@ class Policy:
         return self.digest, self.loaded_at
 
     def vo_config(self, vo: str) -> VOConfig:
-        """The configuration of one VO, made at its first use; anew when pilots came or went where none is ever sent."""
+        """Made at its first use; anew when pilots came or went where none is ever sent."""
         config = self._of_vo.get(vo)
         if config is None:
             table = QueueTable(self.config, vo, self.bits)
@@ -272,7 +272,7 @@ class Policy:
         self.set_usage(self.usage)
 
     def corrected(self, shares: Mapping[str, GroupShare]) -> Mapping[str, GroupShare]:
-        """What would be drawn by if these shares were configured."""
+        """What draws would use if these shares were configured."""
         return shares if self.usage is None else corrected_shares(shares, self.usage)
 
     def shares(self) -> Mapping[str, GroupShare]:
@@ -280,7 +280,7 @@ class Policy:
         return self._shares
 
     def configured_shares(self) -> Mapping[str, GroupShare]:
-        """Shares and settings of groups, as configured or by command."""
+        """As configured or by command."""
         shares = {
             name: GroupShare(share=group.share, job_sharing=group.job_sharing, background=group.background)
             for name, group in self.config.groups.items()
@@ -290,7 +290,7 @@ class Policy:
         return shares
 
     def share_of(self, group: str) -> float:
-        """The share of a group by command, as configured, or the default."""
+        """By command, as configured, or the default."""
         if group in self.set_by_command:
             return self.set_by_command[group]
         group_config = self.config.groups.get(group)

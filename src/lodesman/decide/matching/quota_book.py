@@ -1,5 +1,5 @@
-"""Quota sets as the limit engine takes them. A filter is asked once for each value, so a thousand rules cost a task queue
-a few steps.
+"""Quota sets for the limit engine. A filter is asked once for each value, so a thousand rules cost a task queue a few
+steps.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Load = Callable[[str], Mapping[str, Number]]
 
 
 class _Term(NamedTuple):
-    """A resource that a rule limits; the smallest of its limits counts."""
+    """A limited resource; the smallest of its limits counts."""
 
     label: str
     resource: Complex
@@ -99,7 +99,7 @@ class _PlaceSide:
 
 
 class QuotaBook:
-    """The rules of all enabled sets. `load` gives what dynamic limits need of a host."""
+    """The rules of enabled sets. `load` gives what dynamic limits need of a host."""
 
     def __init__(self, sets: Iterable[QuotaSet], vocabulary: Vocabulary, load: Load = lambda _: {}) -> None:
         enabled = [quota_set for quota_set in sets if quota_set.enabled]
@@ -149,7 +149,7 @@ class QuotaBook:
         )  # fmt: skip
 
     def of_key(self, key: TaskQueueKey) -> _JobSide:
-        """The rules whose filters of users, projects, PEs and classes let it pass."""
+        """The rules whose filters of users, projects, PEs and classes it passes."""
         job = job_of(key, self._vocabulary)
         values: Mapping[FilterTag, Hashable] = {
             FilterTag.USERS: job.user,
@@ -160,7 +160,7 @@ class QuotaBook:
         return _JobSide(self, job, self._bits(values, lambda tag, quota_filter: fits(tag, quota_filter, job)))
 
     def of_place(self, place: RunPlace) -> _PlaceSide:
-        """The rules whose filters of queues and hosts let it pass."""
+        """The rules whose filters of queues and hosts it passes."""
         host = place.host
         groups = self._vocabulary.groups_of(host)
         quota_place = QuotaPlace(queue=place.queue, host=host, host_groups=groups, load=self._load(host))
@@ -213,7 +213,7 @@ def _terms(rule: QuotaRule, complexes: Complexes) -> tuple[_Term, ...]:
 
 
 def _memory(key: TaskQueueKey, complexes: Complexes) -> dict[str, Value]:
-    """Requests are for each core, exactly, unless the resource is used up once per job."""
+    """Exact amounts for each core, unless the resource is used up once per job."""
     requests: dict[str, Value] = {}
     for name in _OF_MEMORY:
         resource = complexes.get(name)
@@ -223,7 +223,7 @@ def _memory(key: TaskQueueKey, complexes: Complexes) -> dict[str, Value]:
 
 
 def job_of(key: TaskQueueKey, vocabulary: Vocabulary) -> QuotaJob:
-    """The jobs of a task queue as rules see them. Memory and CPU time are requests, too."""
+    """A task queue's jobs as rules see them. Memory and CPU time are requests, too."""
     requests = _memory(key, vocabulary.complexes) if key.memory_mb else {}
     requests["h_cpu"] = key.norm_cpu_seconds
     for text in key.consumables:

@@ -1,4 +1,4 @@
-"""What a pilot asks with: the resource it woke up on, in the words of the task-queue key."""
+"""What a pilot asks with: its resource, in the words of the task-queue key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PRIVATE = "private"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceRequest:
-    """One resource asking for work. What it does not present it does not have; only ANY is a wildcard."""
+    """A resource that asks for work. What it does not present it does not have; only ANY is a wildcard."""
 
     vo: str
     groups: tuple[str, ...] | None = None  # None: every group of the VO; a private pilot has exactly one

@@ -1,4 +1,4 @@
-"""Shares of groups and weights of UserPriority, by which lottery and director weigh, and their correction by usage."""
+"""Shares of groups and weights of UserPriority for lottery and director, and corrections by usage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TOP_PRIORITY: Final = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupShare:
-    """What a group may have of the resources, in proportion to the shares of the others."""
+    """What a group may have, in proportion to others' shares."""
 
     share: float = DEFAULT_SHARE  # 0 or less: served only when no group with a share has a fitting job
     job_sharing: bool = False  # owners in the group are not distinguished
@@ -38,7 +38,7 @@ DEFAULT_GROUP: Final = GroupShare()
 
 
 def priority_weight(user_priority: int) -> float:
-    """The weight of a UserPriority: itself, but 0 nearly nothing and 10 nearly everything."""
+    """UserPriority itself, but 0 nearly nothing and 10 nearly everything."""
     if user_priority <= 0:
         return _NO_PRIORITY
     if user_priority >= 10:
@@ -49,7 +49,7 @@ def priority_weight(user_priority: int) -> float:
 def director_weights(
     queues: Iterable[tuple[int, TaskQueueKey, int]], shares: Mapping[str, GroupShare]
 ) -> dict[int, float]:
-    """The weight of each task queue with waiting jobs (DIRAC's TQ Priority, consolidated by AVG).
+    """The weight of each task queue (DIRAC's TQ Priority, consolidated by AVG).
 
     `queues` are (id, key, waiting). A group's share is parted among its owners (not with job sharing), an owner's by
     UserPriority; nothing is below 0.001. Task queues that differ only in sites and banned sites get the sum of their
@@ -106,7 +106,7 @@ Used = tuple[TimeSlice, Mapping[str, float]]  # what each group, or each owner, 
 
 
 def factors(shares: Mapping[str, float], slices: Sequence[Used], most: float) -> dict[str, float]:
-    """The factor of each share: the mean, by weight, of share over usage in each time slice, within 1/most and most. Who
+    """The factor of each share: the weighted mean of share over usage in each time slice, within 1/most and most. Who
     used nothing gets the most of the slice; a slice without usage counts as 1.
     """
     weights, total = sum(time_slice.weight for time_slice, _ in slices), sum(shares.values())
@@ -128,7 +128,7 @@ def _within(factor: float, most: float) -> float:
 
 
 def correct_shares(shares: Mapping[str, float], by: Mapping[str, float]) -> dict[str, float]:
-    """The shares times their factors, scaled so that the sum is what it was."""
+    """Shares times factors, scaled to the old sum."""
     raw = {name: share * by[name] for name, share in shares.items()}
     total = sum(raw.values())
     scale = sum(shares.values()) / total if total > 0 else 1.0
@@ -136,7 +136,7 @@ def correct_shares(shares: Mapping[str, float], by: Mapping[str, float]) -> dict
 
 
 def list_corrections(shares: Mapping[str, GroupShare], known_usage: KnownUsage) -> list[CorrectedShare]:
-    """What becomes of the share of each group that takes part, and of its owners."""
+    """New shares of groups that take part, and of their owners."""
     groups = []
     for arena in known_usage.arenas:
         before = {name: max(0.0, shares.get(name, DEFAULT_GROUP).share) for name in arena.groups}
@@ -170,9 +170,7 @@ def _short(number: float) -> float:
 
 
 def corrected_shares(shares: Mapping[str, GroupShare], known_usage: KnownUsage) -> dict[str, GroupShare]:
-    """All shares as they are drawn by (DIRAC's history corrector, reference dirac 1.5). A group that takes no part keeps
-    its own.
-    """
+    """The shares for draws (DIRAC's history corrector, reference dirac 1.5). A group that takes no part keeps its own."""
     shares_drawn = dict(shares)
     for row in list_corrections(shares, known_usage):
         weights = {owner.owner: owner.weight for owner in row.owners if owner.weight != 1.0}
@@ -183,7 +181,7 @@ def corrected_shares(shares: Mapping[str, GroupShare], known_usage: KnownUsage) 
 
 
 def find_arenas(groups: Iterable[tuple[str, str]]) -> list[Arena]:
-    """Which of these (VO, group) are compared: VOs that have a group in common are one arena."""
+    """VOs with a group in common are one arena of comparison."""
     merged: list[tuple[set[str], set[str]]] = []
     for vo, group in groups:
         joined = [pair for pair in merged if vo in pair[0] or group in pair[1]]

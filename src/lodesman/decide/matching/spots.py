@@ -16,9 +16,7 @@ _NUMBERS: Final = count(1)
 
 
 class ShutSlots(dict[int, int]):
-    """The slots that may not be drawn now, by group, each group when it is asked for. To be read before limits change
-    again.
-    """
+    """The slots that may not be drawn now, by group, on demand. To be read before limits change again."""
 
     __slots__ = ("as_of", "number", "sets")
 

@@ -1,5 +1,5 @@
-"""The SubmitPool of a set of requirements (seed rfc7-job-requirements, ADR 0016). Its identifier is a hash of the
-canonical set, with kind, operator and unit of each parameter, and the VO. `req2:` is the version of the canonical form.
+"""The SubmitPool of a set of requirements (seed rfc7-job-requirements, ADR 0016). Its identifier hashes the canonical
+set, with kind, operator and unit of each parameter, and the VO; `req2:` is the version.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PREFIX = "req2:"
 
 
 class Requirements(Struct, frozen=True, kw_only=True):
-    """The Requirements of a job, compiled for its VO. All are empty if there are none."""
+    """Compiled for the VO. All are empty if there are none."""
 
     criteria: tuple[Requirement, ...] = ()
     text: str = ""  # as it is stored
@@ -36,7 +36,7 @@ NO_REQUIREMENTS = Requirements()
 def requirements_of(
     values: Mapping[str, object], types: TypeTable, vo: str, request: Ad | None = None
 ) -> Requirements:
-    """Compile what a description wants. `request`: of the job, None if `values` was stored. Raises InvalidJob."""
+    """`request`: of the job, None if `values` was stored. Raises InvalidJob."""
     criteria = compile_requirements(values, types, request)
     return Requirements(
         criteria=criteria, text=spelled_requirements(criteria), pool=submit_pool_id(criteria, vo)
@@ -44,16 +44,16 @@ def requirements_of(
 
 
 def canonical_requirements(criteria: Iterable[Requirement]) -> str:
-    """The set as canonical JSON: {"folded name": [kind, operator, unit, [values]]}, sorted. Two sets have one form
-    exactly if they ask for the same: by the parameter's type "4000", 4000.0 and "4000 MB" are one. An expression is its
-    clauses, with the values of the request put in.
+    """Canonical JSON: {"folded name": [kind, operator, unit, [values]]}, sorted. Sets have one form exactly if they
+    ask for the same: by the parameter's type "4000", 4000.0 and "4000 MB" are one. An expression is its clauses, with
+    the request's values put in.
     """
     rows = {item.folded: _canonical_row(item) for item in criteria}
     return json.dumps(rows, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def spelled_requirements(criteria: Iterable[Requirement]) -> str:
-    """As `canonical_requirements`, with names and units as written: what is stored."""
+    """`canonical_requirements` with names and units as written: what is stored."""
     rows = {item.parameter: _row(item, item.unit) for item in criteria}
     return json.dumps(rows, separators=(",", ":"), allow_nan=False)
 
@@ -69,7 +69,7 @@ def _row(item: Requirement, unit: str) -> list[object]:
 
 
 def submit_pool_id(criteria: tuple[Requirement, ...], vo: str = "") -> str:
-    """`req2:` and 64 hexadecimal digits; "" for an empty set, which needs no pool."""
+    """`req2:` and 64 hexadecimal digits; "" for an empty set."""
     if not criteria:
         return ""
     text = f"{json.dumps(vo)}\n{canonical_requirements(criteria)}"
@@ -77,15 +77,15 @@ def submit_pool_id(criteria: tuple[Requirement, ...], vo: str = "") -> str:
 
 
 def wanted_of(requirements: str) -> dict[str, list[Any]]:
-    """The Requirements behind a stored text, to be compiled under the types of today. Raises ValueError if it is no set
-    of requirements.
+    """The Requirements of a stored text, for compiling under current types. Raises ValueError if it is no set of
+    requirements.
     """
     rows = json.loads(requirements or "{}")
     return {name: wanted_values(row) for name, row in rows.items()}
 
 
 def given_of(requirements: str) -> dict[str, Any]:
-    """The same as a description gives them: a list of one is its value."""
+    """As in a description: a list of one is its value."""
     as_given: dict[str, Any] = {}
     for name, values in wanted_of(requirements).items():
         alone = len(values) == 1 or fold(name) == CONSTRAINT
@@ -97,16 +97,14 @@ def given_of(requirements: str) -> dict[str, Any]:
 
 
 def with_stations(requirements: Mapping[str, Any], stations: Iterable[str]) -> dict[str, Any]:
-    """Add the SAM stations of a job to its constraint: the site's ad must have one of them (seed
-    samgrid-minimal-brokering).
-    """
+    """Add a job's SAM stations to its constraint: the site's ad must have one (seed samgrid-minimal-brokering)."""
     name = next((attribute for attribute in requirements if fold(attribute) == CONSTRAINT), "Constraint")
     clause, own = _clause_of(stations), requirements.get(name)
     return {**requirements, name: clause if own is None else f"({own}) && ({clause})"}
 
 
 def without_stations(requirements: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """What is left of Requirements, and the stations that their constraint names."""
+    """Requirements without the stations that their constraint names, and these."""
     left = dict(requirements)
     name = next((attribute for attribute in requirements if fold(attribute) == CONSTRAINT), None)
     if name is None:
@@ -132,7 +130,7 @@ def _clause_of(stations: Iterable[str]) -> str:
 
 
 def _stations_in(clause: Node) -> tuple[str, ...]:
-    """The names in a clause that is one of a list of stations; else ()."""
+    """() if the clause is no list of stations."""
     match clause:
         case Logic(operator="||", operands=(FunctionCall(arguments=(_, listed)), *_)):
             names = constant_of(listed)
@@ -145,8 +143,8 @@ def _stations_in(clause: Node) -> tuple[str, ...]:
 
 
 def wanted_values(row: Sequence[Any]) -> list[Any]:
-    """The same for one parameter: [kind, operator, unit, values]. Numbers name the unit that they were stored in, unless
-    it is today's. An expression is followed by the ad of what it asks of the job.
+    """[kind, operator, unit, values] of one parameter. Numbers name their stored unit, unless it is today's. An
+    expression is followed by the ad of what it asks of the job.
     """
     kind, _, unit, values = row
     if kind == Kind.EXPRESSION and unit:
@@ -166,8 +164,8 @@ def wanted_values(row: Sequence[Any]) -> list[Any]:
 
 
 def read_again(requirements: str, types: TypeTable, vo: str) -> tuple[str, str]:
-    """(identifier, text to be stored) of a stored set under the types of today. Raises InvalidJob, or ValueError if it is
-    no set.
+    """(identifier, text to store) of a stored set under current types. Raises InvalidJob, or ValueError if it is no
+    set.
     """
     again = requirements_of(wanted_of(requirements), types, vo)
     return again.pool, again.text

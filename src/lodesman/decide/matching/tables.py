@@ -1,5 +1,5 @@
-"""Task queues and requests as bits, held against each other by the criteria. Places are thousands and stay: the director
-judges them by a table (`PLACE`), identities by `serves`.
+"""Task queues and requests as bits, judged by the criteria. Places are thousands and stay: the director judges them by
+a table (`PLACE`), identities by `serves`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PLACE: Final = tuple(criterion for criterion in CRITERIA if criterion.name not i
 
 
 def serves(key: TaskQueueKey, request: ResourceRequest) -> bool:
-    """Whether a pilot of that identity may run jobs of the task queue, wherever it is."""
+    """Whether a pilot of that identity may run the jobs anywhere."""
     return all(criterion.holds(key, request) for criterion in _IDENTITY)
 
 
@@ -48,12 +48,12 @@ class RequestTable:
         self._table.remove(bit, offered_of(request, self._criteria))
 
     def settled(self) -> RequestTable:
-        """The table itself, which any number of threads may ask while no resource comes or goes."""
+        """The table; any thread may ask it while no resource comes or goes."""
         self._table.settle()
         return self
 
     def narrow(self, mask: Mask, key: TaskQueueKey, names: Collection[str] | None = None) -> Mask:
-        """The resources of `mask` that may run jobs of the task queue; `names`: by these criteria alone."""
+        """The resources of `mask` that may run the jobs; `names`: by these criteria alone."""
         return self._table.narrow(
             mask,
             (
@@ -102,15 +102,15 @@ class KeyTable:
         self.full ^= 1 << bit
 
     def bit(self, tq_id: int) -> int:
-        """The bit of a task queue; raises KeyError if it is not there."""
+        """Raises KeyError if the task queue is not there."""
         return self._bits[tq_id]
 
     def tq_id(self, bit: int) -> int:
-        """The task queue with that bit, which is set in `full`."""
+        """The bit must be set in `full`."""
         return cast("int", self._names[bit])
 
     def narrow_served(self, mask: Mask, request: ResourceRequest) -> Mask:
-        """The task queues of `mask` whose jobs the resource may run; the caller has seen to their SubmitPools."""
+        """The task queues of `mask` that the resource may run; the caller checks SubmitPools."""
         return self._table.narrow(
             mask,
             [

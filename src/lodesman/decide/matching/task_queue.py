@@ -1,4 +1,4 @@
-"""The key of a task queue: all that decides where a job can run and whose it is."""
+"""The key of a task queue: what decides where a job can run and whose it is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lodesman.languages.jobs.spec import JobSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskQueueKey:
-    """What the jobs of one task queue have in common; tuples are sorted, without duplicates."""
+    """What a task queue's jobs share; tuples are sorted, without duplicates."""
 
     owner: str
     group: str
@@ -62,7 +62,7 @@ _VALUES = attrgetter(*_OF_SPEC)
 
 
 def key_of(spec: JobSpec, *, owner: str, group: str, vo: str, submit_pool: str = "") -> TaskQueueKey:
-    """The key of a job; owner, group and VO come from the token."""
+    """Owner, group and VO come from the token."""
     of_spec: dict[str, Any] = dict(zip(_OF_SPEC, _VALUES(spec), strict=True))
     for name in _LISTS:
         value = getattr(spec, name)
@@ -72,7 +72,7 @@ def key_of(spec: JobSpec, *, owner: str, group: str, vo: str, submit_pool: str =
 
 
 def job_ad(key: TaskQueueKey) -> Ad:
-    """What a job asks for, as sites and its own expression see it (docs/how-to/users.md, Expressions)."""
+    """What a job asks for, for sites and its own expression (docs/how-to/users.md, Expressions)."""
     values: dict[str, Value] = {
         "Owner": key.owner,
         "OwnerGroup": key.group,
@@ -93,14 +93,14 @@ def job_ad(key: TaskQueueKey) -> Ad:
 
 
 def key_to_json(key: TaskQueueKey) -> str:
-    """The canonical text of a key. Defaults are left out, so a new field changes no stored key; a default never changes."""
+    """Canonical text. Defaults are left out, so a new field changes no stored key; a default never changes."""
     kind: Any = type(key)
     values = {name: value for name, default in _defaults(kind) if (value := getattr(key, name)) != default}
     return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def key_from_json(text: str) -> TaskQueueKey:
-    """The inverse of `key_to_json`; interns names. Raises ValueError if the text is no key."""
+    """Interns names. Raises ValueError if the text is no key."""
     try:
         values: dict[str, Any] = json.loads(text)
         return TaskQueueKey(**{name: _interned(value) for name, value in values.items()})

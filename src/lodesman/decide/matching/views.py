@@ -1,4 +1,4 @@
-"""What a kind of resource may draw from, remembered as a mask for each group."""
+"""What a kind of resource may draw from, as a mask for each group."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _groups_of = WHOSE[1].of_request
 
 
 def numbers_of(request: ResourceRequest) -> list[int]:
-    """What is left of the resource: cores, memory, CPU time, in the order of HOW_MUCH."""
+    """The cores, memory and CPU time left, in the order of HOW_MUCH."""
     return [_cores(request), _memory(request), _cpu_time(request)]
 
 
@@ -56,7 +56,7 @@ class Shortlist:
 
 @dataclass(slots=True)
 class EligibleSlots:
-    """The open slots of a group that a resource may draw from, and what they were found by."""
+    """A group's open slots that a resource may draw from, and what found them."""
 
     changes: int
     arrived: int
@@ -100,7 +100,7 @@ class View:
         self._found = [None] * len(self._masks)
 
     def mask(self, group: GroupIndex, numbers: Sequence[int], shut: ShutSlots = NONE_SHUT) -> int:
-        """The slots of a group that the resource may draw from now."""
+        """The slots that the resource may draw from now."""
         number, left = group.number, group.open
         closed = shut[number]
         if closed:
@@ -143,7 +143,7 @@ class View:
 
 
 class Views:
-    """Views by description. One found in the old half moves to the young one; a full young half becomes the old one."""
+    """By description. A view found in the old half moves to the young one; a full young half becomes the old one."""
 
     __slots__ = ("_index", "_old", "_young")
 

@@ -1,6 +1,4 @@
-"""The names of batch systems: TYPE, TYPE@PLACE, or the name of a `[backend.NAME]` section; DIRAC's `CEType` and SSH mean
-the same.
-"""
+"""Names of batch systems: TYPE, TYPE@PLACE, or of a `[backend.NAME]` section; DIRAC's `CEType` and SSH mean the same."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ _REMOTE: Final = frozenset({"arc", "arex", "htcondorce"})
 
 
 def backend_type(name: str) -> str:
-    """The type that a name stands for by itself, such as `slurm` for `SLURM@login.example.org`; '' for none."""
+    """Such as `slurm` for `SLURM@login.example.org`; '' for none."""
     return _TYPES.get(name.lower().partition("@")[0].strip(), "")
 
 
@@ -31,7 +29,7 @@ def place_of(name: str) -> str:
 
 
 def backend_name(*, backend: str, ce_type: str, ce: str, ssh_host: str, batch_system: str) -> str:
-    """The name of a queue's batch system in all spellings; '' for none."""
+    """A queue's batch system in all spellings; '' for none."""
     if backend:
         return spelled_backend(backend)
     kind = ce_type.strip().lower()
@@ -41,6 +39,6 @@ def backend_name(*, backend: str, ce_type: str, ce: str, ssh_host: str, batch_sy
 
 
 def spelled_backend(name: str) -> str:
-    """A name as the sections of batch systems have it."""
+    """As in the sections of batch systems."""
     kind, at, place = name.strip().lower().partition("@")
     return f"{_TYPES.get(kind.strip(), kind.strip())}{at}{place.strip()}"

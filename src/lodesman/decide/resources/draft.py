@@ -1,5 +1,5 @@
-"""What the configuration files say, before it is checked. What is given twice must be the same both times (in DIRAC the
-later file wins: the order of files would move pilots).
+"""Configuration files before the check. What is given twice must be the same (in DIRAC the later file wins: the order
+of files would move pilots).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ALL_JOBS: Final = "MaxRunningJobs"
 
 
 class Fault(Struct, frozen=True, kw_only=True):
-    """What is wrong (or, as a notice, odd), and where it stands."""
+    """What is wrong (or, as a notice, odd), and where."""
 
     message: str
     source: FilePosition
@@ -113,14 +113,14 @@ class ConfigDraft:
         self.notices.append(Fault(message=message, source=source))
 
     def node(self, among: dict[str, DraftNode], name: str, source: FilePosition) -> DraftNode:
-        """The node of that name, made if it is new."""
+        """The node of that name, made if new."""
         if not name.strip():
             self.fault("a name is empty", source)
         return among.setdefault(name, DraftNode(name, source))
 
     def put(self, into: dict[str, RawParam], param: RawParam, declared: ParameterType | None = None) -> None:
-        """Add a parameter to a layer of a node or to the declarations; the second time is noted. `declared`: its type, if
-        it is none of a resource.
+        """Add a parameter to a layer or to the declarations; a second time is noted. `declared`: its type, if it is
+        none of a resource.
         """
         if not declared:
             param = replace(param, name=_OF_QUEUES.get(fold(param.name), param.name))

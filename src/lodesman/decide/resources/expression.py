@@ -1,8 +1,8 @@
-"""Expressions in Requirements (`Constraint`): ClassAd expressions about a queue, read once and judged clause by clause.
+"""Expressions in Requirements (`Constraint`): ClassAd expressions about a queue, judged clause by clause.
 
-MY is the request of a job, TARGET a queue with all its effective parameters, and `Site`, `CE`, `Queue`, `VO`. A queue
-is eligible if every clause is true, or asks for a parameter that is ANY. What only the ad of a site says (CHANGING,
-`SiteAd.name`, `time()`) is known when a pilot is placed: what is left of such a clause is for the broker (`holds_at`).
+MY is a job's request, TARGET a queue with all its effective parameters, and `Site`, `CE`, `Queue`, `VO`. A queue is
+eligible if every clause is true, or asks for a parameter that is ANY. What only the site's ad says (CHANGING,
+`SiteAd.name`, `time()`) is known at placement: the broker judges the rest of such a clause (`holds_at`).
 """
 
 from __future__ import annotations
@@ -113,12 +113,12 @@ class Expression:
 
 @lru_cache(maxsize=1_024)
 def expression_of(text: str, request: str = "") -> Expression:
-    """The expression of a text as it is stored. Raises SyntaxFault."""
+    """`text` as stored. Raises SyntaxFault."""
     return _read(parse_expression(text, stored=True), text, parse_ad(request) if request else EMPTY)
 
 
 def read_expression(text: str, request: Ad) -> Expression:
-    """Read an expression of a job. Raises SyntaxFault with its place."""
+    """Raises SyntaxFault with its place."""
     if len(text) > MOST_CHARACTERS:
         message = f"an expression of {len(text):,} characters; at most {MOST_CHARACTERS:,}"
         raise fault_at(text, MOST_CHARACTERS, message)
@@ -192,7 +192,7 @@ def _check_call(call: FunctionCall, text: str) -> int:
 
 
 class _Binder:
-    """Puts the values of a request in, and notes what is asked of queues."""
+    """Puts a request's values in, and notes what is asked of queues."""
 
     def __init__(self, request: Ad) -> None:
         self._request = request
@@ -268,7 +268,7 @@ def _is_changing(node: Node) -> bool:
 
 
 def value_of(folded: str, params: Mapping[str, EffectiveParam], vo: str) -> Value | None:
-    """What a queue says of a name in an expression; None is ANY."""
+    """A queue's value of a name; None is ANY."""
     if folded == "vo":
         return vo or UNDEFINED
     effective = params.get(folded)
@@ -288,8 +288,8 @@ def _plain(scalar: Scalar) -> Value:
 
 
 def left_at(clause: ExpressionClause, values: Sequence[Value | None]) -> bool | Node:
-    """Whether a clause is true at a queue with these values; if the ad of the site decides, what is left of it, an
-    expression about that ad.
+    """Whether a clause is true at a queue with these values; if the site's ad decides, the rest, an expression about
+    that ad.
     """
     if None in values:
         return True
@@ -315,8 +315,8 @@ def _left(clause: ExpressionClause, values: Sequence[Value | None]) -> Node:
 
 
 def holds_at(left: Node, ad: Ad | None, *, request: Ad | None = None, now: float) -> bool:
-    """Whether what is left of a clause is true for a site with this ad. `request`: what the ad's own expressions may ask
-    of the job; `now`: UNIX seconds.
+    """Whether the rest of a clause is true for a site with this ad. `request`: what the ad may ask of the job; `now`:
+    UNIX seconds.
     """
     return is_true(evaluate(left, request or EMPTY, ad, run=Run(now=now)))
 
@@ -336,7 +336,7 @@ def without_target(left: Node) -> Node:
 
 
 def refusal_of(clause: ExpressionClause, params: Mapping[str, EffectiveParam], vo: str) -> str:
-    """Why a clause is not true at a queue; "" if it is, or the ad of the site decides."""
+    """Why a clause is not true at a queue; "" if it is, or the site's ad decides."""
     values = [value_of(name, params, vo) for name in clause.asks]
     if left_at(clause, values) is not False:
         return ""

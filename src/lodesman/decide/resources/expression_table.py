@@ -1,5 +1,5 @@
-"""Expressions held against all queues at once, as masks. What is between `&&`, `||` and `!` is judged once for each value
-that queues have, and once for all expressions with that text.
+"""Expressions against all queues at once, as masks. Operands of `&&`, `||` and `!` are judged once for each value of
+queues, and once for all expressions with that text.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PlacementClause(Struct, frozen=True, kw_only=True):
 
 
 class _Truth(NamedTuple):
-    """The queues where a condition is true, false, an error; else undefined."""
+    """Queues where a condition is true, false, an error; else undefined."""
 
     true: Mask
     false: Mask
@@ -46,14 +46,14 @@ class _Truth(NamedTuple):
 
 
 class _PossibleTruth(NamedTuple):
-    """The queues where a clause with what changes may be true, and what is left of it."""
+    """Queues where a clause with what changes may be true, and the rest of it."""
 
     mask: Mask
     left: tuple[PlacementClause, ...]
 
 
 class _SaidValues:
-    """What queues say of one name."""
+    """Queues' values of one name."""
 
     __slots__ = ("any", "ids", "masks", "plain", "values")
 
@@ -88,11 +88,11 @@ class ExpressionColumn:
         self._changing: dict[str, _PossibleTruth] = {}
 
     def met(self, requirement: Requirement) -> Mask:
-        """The queues where every clause is true, or the ad decides."""
+        """Queues where every clause is true, or the ad decides."""
         return reduce(and_, map(self._clause, expression(requirement).clauses), self._full)
 
     def placement(self, criteria: Iterable[Requirement]) -> tuple[PlacementClause, ...]:
-        """What the broker has to judge, with the queues that it is about."""
+        """What the broker has to judge, with the queues."""
         expression_clauses = (
             clause
             for criterion in criteria
@@ -172,7 +172,7 @@ class ExpressionColumn:
     # --- values ----------------------------------------------------------------------------------------------
 
     def _groups(self, columns: Sequence[_SaidValues]) -> Iterator[tuple[Sequence[int], Mask]]:
-        """The sets of values that queues have, and the queues that have just these, but for ANY."""
+        """Each set of values that queues have, and these queues, but for ANY."""
         if not columns:
             yield (), self._full
         elif len(columns) == 1:

@@ -1,8 +1,8 @@
 """Effective values: queue(VO) > queue > CE(VO) > CE > site(VO) > site > CE type > default, the level remembered.
 
-A deeper level replaces what is above; a type with `merge` unites the values of all levels. An empty VO access list says
-nothing (RFC #5). The two weakest levels are DIRAC's defaults (`/Resources/Computing`), for CEs and queues only. The
-type of a CE is its effective `CEType`, else its `Backend`.
+A deeper level replaces a higher one; a type with `merge` unites all levels. An empty VO access list says nothing (RFC
+#5). The two weakest levels are DIRAC's defaults (`/Resources/Computing`), for CEs and queues only. A CE's type is its
+effective `CEType`, else its `Backend`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CE_TYPE = ("cetype", "backend")  # folded; the first that is there names the ty
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveParam:
-    """The value that holds for a node, and the level that says it."""
+    """The value for a node, and its level."""
 
     name: str
     value: Value
@@ -41,7 +41,7 @@ class EffectiveParam:
     above: EffectiveParam | None = field(default=None, compare=False, repr=False)
 
     def all_said(self) -> Iterator[EffectiveParam]:
-        """What the levels say, the strongest first; `said` of each is its own value."""
+        """What levels say, the strongest first; `said` of each is its own value."""
         here: EffectiveParam | None = self
         while here is not None:
             if not here.implied:
@@ -55,7 +55,7 @@ EffectiveParams = dict[str, EffectiveParam]  # by folded name
 def effective_params(
     tree: model.ResourceTree, node: NodePath, *, vo: str = "", types: TypeTable | None = None
 ) -> Mapping[str, EffectiveParam]:
-    """Every parameter of a node for a VO, by folded name. Raises KeyError for a node that is not there."""
+    """Every parameter of a node for a VO, by folded name. Raises KeyError for an unknown node."""
     site = tree.sites[node.site]
     inheritance = _Inheritance(tree, vo, types or TypeTable())
     params = inheritance.params_of(site, {}, 0)
@@ -70,7 +70,7 @@ def effective_params(
 def all_queues(
     tree: model.ResourceTree, *, vo: str = "", types: TypeTable
 ) -> Iterator[tuple[QueueId, EffectiveParams]]:
-    """Every queue with its parameters; siblings share the values they inherit."""
+    """Siblings share inherited values."""
     inheritance = _Inheritance(tree, vo, types)
     for site in tree.sites.values():
         of_site = inheritance.params_of(site, {}, 0)
@@ -81,7 +81,7 @@ def all_queues(
 
 
 class _Inheritance:
-    """Lays the layers of nodes over each other, for one VO."""
+    """Lays layers of nodes over each other, for one VO."""
 
     def __init__(self, tree: model.ResourceTree, vo: str, types: TypeTable) -> None:
         self._tree = tree
@@ -108,7 +108,7 @@ class _Inheritance:
         return params
 
     def params_of_ce(self, ce: Node, site: Node, of_site: EffectiveParams) -> EffectiveParams:
-        """The parameters of a CE, with the defaults beneath those of its site."""
+        """A CE's parameters, with the defaults beneath its site's."""
         tree = self._tree
         untyped = self.params_of(ce, self._over_defaults({Level.DEFAULT: tree.ce_defaults}, site, of_site), 1)
         of_type = tree.ce_types.get(_ce_type(untyped)) if tree.ce_types else None
@@ -126,7 +126,6 @@ class _Inheritance:
         return self.params_of(site, params, 0) if params else of_site
 
     def _lay(self, params: EffectiveParams, node: Node, level: Level, vo: str = "") -> None:
-        """Put one layer of a node over what lies beneath."""
         for name, value in (node.overlays[vo] if vo else node.params).items():
             folded = fold(name)
             if folded == ACCESS and value in ("", ()):

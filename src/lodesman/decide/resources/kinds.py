@@ -1,4 +1,4 @@
-"""Parameter types: what a parameter is and how a requirement is held against a resource (docs/how-to/sites.md; seed
+"""Parameter types: what a parameter is and how a requirement is judged (docs/how-to/sites.md; seed
 rfc7-job-requirements).
 
 An undeclared parameter is deduced value by value: beside a true number, the other side must be a number or spell one,
@@ -52,7 +52,7 @@ class ParameterType:
 
 
 class TypeTable:
-    """All declared parameter types; names are found without regard to case. Immutable."""
+    """Declared types; names regardless of case. Immutable."""
 
     __slots__ = ("_types", "version")
 
@@ -64,7 +64,7 @@ class TypeTable:
             for name, declared in sorted(self._types.items())
         ]
         self.version = hashlib.sha256(json.dumps(rows).encode("ascii")).hexdigest()[:16]
-        """Changes whenever the identity of a requirement set could change."""
+        """Changes whenever the identity of a requirement set could."""
 
     def get(self, name: str) -> ParameterType | None:
         """The type of a parameter, None if undeclared."""
@@ -80,9 +80,7 @@ class TypeTable:
 
 
 def parse_type(name: str, declaration: object) -> ParameterType:
-    """A declaration: "number MB", "list merge", "version ==", or a mapping of type, unit, operator, merge. Raises
-    BadValue.
-    """
+    """Read "number MB", "list merge", "version ==", or a mapping of type, unit, operator, merge. Raises BadValue."""
     if isinstance(declaration, str):
         fields = _fields_of_words(declaration.split())
     elif isinstance(declaration, Mapping):
@@ -106,7 +104,7 @@ def parse_type(name: str, declaration: object) -> ParameterType:
 
 
 def _as_operational(declared: ParameterType) -> ParameterType:
-    """What the program itself works with has its own kind, and its own unit if none is declared."""
+    """What the program itself uses has its own kind, and its own unit if none is declared."""
     needed = WELL_KNOWN_BY_NAME.get(fold(declared.name))
     if needed is None:
         return declared
@@ -153,7 +151,7 @@ def boolean_of(value: object) -> bool:
 
 
 def scalar_of(value: Scalar, kind: Kind, unit: str = "") -> Scalar:
-    """One value in the form in which its kind compares it; idempotent. Raises BadValue."""
+    """A value in the form that its kind compares; idempotent. Raises BadValue."""
     match kind:
         case Kind.STRING | Kind.LIST | Kind.EXPRESSION:
             return model.as_text(value)
@@ -174,8 +172,8 @@ def scalar_of(value: Scalar, kind: Kind, unit: str = "") -> Scalar:
 
 
 def typed_value(raw: object, declared: ParameterType | None, *, commas: bool = False) -> Value:
-    """The value: numbers in the declared unit, lists as tuples; ANY stays. With `commas` (CFG), a text with commas is a
-    list; one in quotes, or that the program takes for one text, is not. An undeclared text stays a text. Raises BadValue.
+    """Numbers in the declared unit, lists as tuples; ANY stays. With `commas` (CFG), a text with commas is a list,
+    unless it is in quotes or the program takes it for one text. An undeclared text stays a text. Raises BadValue.
     """
     is_list = declared is not None and declared.kind is Kind.LIST
     many = isinstance(raw, list | tuple)
@@ -209,7 +207,7 @@ def _scalar(raw: object, declared: ParameterType | None) -> Scalar:
 
 
 def admits(kind: Kind, operator: str, wanted: Scalar, offered: Scalar) -> bool:
-    """Whether one offered value fulfils one wanted value: the one predicate of requirements."""
+    """Whether an offered value fulfils a wanted one: the one predicate of requirements."""
     match kind:
         case Kind.NUMBER:
             return _at_least(wanted, offered) if operator == AT_LEAST else offered == wanted
@@ -236,14 +234,14 @@ def _at_least(wanted: Scalar | None, offered: Scalar | None) -> bool:
 
 
 def truth_of(value: Scalar) -> bool | None:
-    """The truth value that an undeclared value is or spells, else None."""
+    """The truth value that an undeclared value is or spells."""
     if isinstance(value, bool):
         return value
     return {"true": True, "false": False}.get(value.lower()) if isinstance(value, str) else None
 
 
 def spelled_number(value: Scalar) -> Number | None:
-    """The number that an undeclared value is or spells, else None."""
+    """The number that an undeclared value is or spells."""
     if isinstance(value, bool):
         return None
     return plain_number(value) if isinstance(value, str) else value
@@ -296,7 +294,7 @@ _PRE, _END, _WORD, _NUMBER = range(4)
 
 @lru_cache(maxsize=4096)
 def version_key(text: str) -> _VersionKey:
-    """What orders versions: `1.2` < `1.10`, `1.0rc1` < `1.0` < `1.0.1`, `v7r2` < `v7r2p13`, `1` = `1.0`. Raises BadValue.
+    """Orders versions: `1.2` < `1.10`, `1.0rc1` < `1.0` < `1.0.1`, `v7r2` < `v7r2p13`, `1` = `1.0`. Raises BadValue.
 
     A text is cut at `.`, `-`, `_`, `+`, `/`, blanks and wherever letters meet digits. A pre-release word (alpha, beta,
     rc, pre, dev ...) is before the end of the text, the end before any other word, a word before a number. Zeros that

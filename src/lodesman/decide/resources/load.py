@@ -1,4 +1,4 @@
-"""A resource configuration from one or many texts, CFG and TOML mixed, checked as a whole."""
+"""A resource configuration from CFG and TOML texts, checked as a whole."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class ResourceConfig(Struct, frozen=True, kw_only=True):
 def load_resources(
     texts: Iterable[tuple[str, str]], *, vos: Iterable[str] = (), faults: Iterable[Fault] = ()
 ) -> ResourceConfig:
-    """The configuration in all texts, each given as (file name, text); `*.toml` is TOML, else CFG. `faults`: found before
-    by the caller. Raises InvalidConfig with all faults in `data["faults"]`.
+    """`texts`: (file name, text); `*.toml` is TOML, else CFG. `faults`: found before. Raises InvalidConfig with all
+    faults in `data["faults"]`.
     """
     draft = ConfigDraft(vos)
     draft.faults.extend(faults)
@@ -79,7 +79,7 @@ def load_resources(
 
 
 def fault_of(error: LodesmanError, file: str) -> Fault:
-    """The complaint of a reader of a text as one fault of many."""
+    """A reader's complaint as one fault of many."""
     message = _POSITION.sub("", str(error)).rstrip(".")
     place = FilePosition(file=file, section=error.data.get("section", ""), line=error.data.get("line", 0))
     return Fault(message=message, source=place)
@@ -150,7 +150,7 @@ def _written(value: object) -> str:
 
 
 class _NodeMaker:
-    """Makes frozen nodes of draft nodes, noting faults in the draft."""
+    """Makes frozen nodes, noting faults in the draft."""
 
     def __init__(self, draft: ConfigDraft, types: TypeTable) -> None:
         self._draft = draft
@@ -171,7 +171,6 @@ class _NodeMaker:
     def node(
         self, node: DraftNode, shared: _Layer = _NOTHING, children: Mapping[str, model.Node] = _NOTHING
     ) -> model.Node:
-        """A node with its own parameters, overlays and sources."""
         layers = {**node.layers, "": {**shared, **node.layers.get("", {})}}
         values = {vo: MappingProxyType(self._values(layer)) for vo, layer in layers.items()}
         sources = {(vo, folded): raw.source for vo, layer in layers.items() for folded, raw in layer.items()}

@@ -1,9 +1,8 @@
-"""Resources and groups from DIRAC's CFG, in its own layout and that of RFC #5 (docs/how-to/sites.md); limits of sites
-from `JobScheduling` in `/Operations`.
+"""Resources and groups from DIRAC's CFG, in its own layout and RFC #5's (docs/how-to/sites.md); limits of sites from
+`JobScheduling` in `/Operations`.
 
-A section inside a site, CE or queue that is called as a VO is, or stands in `VOs`, is the overlay of that VO. Options
-in `CEs` itself are for all CEs without their own; so with `Queues`. `Communities` is RFC #5's word for the access list
-`VO`.
+A section in a site, CE or queue that is named as a VO, or stands in `VOs`, is that VO's overlay. Options in `CEs`
+itself are for all CEs without their own; so with `Queues`. `Communities` is RFC #5's word for the access list `VO`.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _ALIKE = 0.7  # from here on two words may be one and a slip of the hand (diffli
 
 
 def note_vos(draft: ConfigDraft, root: CfgSection) -> None:
-    """Add the VO names of `/Registry`, by which overlays are known."""
+    """Add the VO names of `/Registry`, which tell overlays."""
     for section in root.section("/Registry/VO").sections():
         draft.vos.setdefault(section.name)
     for group in root.section("/Registry/Groups").sections():
@@ -42,7 +41,7 @@ def note_vos(draft: ConfigDraft, root: CfgSection) -> None:
 
 
 def fill_from_cfg(draft: ConfigDraft, root: CfgSection, *, file: str) -> None:
-    """Write what a parsed file says into the draft, after `note_vos` for all files."""
+    """Write a parsed file into the draft, after `note_vos` for all files."""
     filler = _CfgFiller(draft, file)
     for path in ("/Operations/Defaults/JobDescription", "/Operations/JobDescription"):
         filler.declarations(root.section(path), path)
@@ -91,7 +90,7 @@ class _CfgFiller:
     def _node(
         self, among: dict[str, DraftNode], section: CfgSection, path: str, below: tuple[tuple[str, ...], ...]
     ) -> DraftNode:
-        """Take a node and all nodes below it."""
+        """With all nodes below."""
         node = self._draft.node(among, section.name, self._source(section, path))
         self._params(node.layers[""], section, path)
         for inner in section.sections():
@@ -117,8 +116,8 @@ class _CfgFiller:
             self._draft.put(into, self._raw(option, path))
 
     def declarations(self, section: CfgSection, path: str) -> None:
-        """Sections with a type, and options whose first word is a kind; what is nearly a kind gets a notice, as DIRAC
-        keeps other things here.
+        """Sections with a type, and options whose first word is a kind; a near kind gets a notice, as DIRAC keeps
+        other things here.
         """
         for option in section.options():
             word = "".join(option.value.split()[:1])

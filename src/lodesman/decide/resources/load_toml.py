@@ -1,4 +1,4 @@
-"""Resources and groups from TOML (docs/how-to/sites.md); other top-level tables are passed over."""
+"""Resources and groups from TOML (docs/how-to/sites.md); other top-level tables are ignored."""
 
 from __future__ import annotations
 
@@ -86,7 +86,6 @@ class _TomlFiller:
         self._lines = lines
 
     def source(self, path: _Path, *, section: str = "") -> FilePosition:
-        """The place of a path."""
         return FilePosition(file=self._file, section=section or _head(path), line=line_of(self._lines, path))
 
     def table(self, parent: _Table, name: str, path: _Path = ()) -> _Table:
@@ -111,7 +110,7 @@ class _TomlFiller:
                 self._draft.fault(message, place)
 
     def node(self, among: dict[str, DraftNode], path: _Path, table: _Table, below: _Path) -> None:
-        """Take a node and all nodes below it."""
+        """With all nodes below."""
         node = self._draft.node(among, path[-1], self.source(path))
         overlaid = isinstance(table.get("vo"), dict)
         limits = _LIMITS.keys() & table.keys() if below else set[str]()
@@ -182,13 +181,13 @@ def lines_of(text: str) -> dict[_Path, int]:
 
 
 def line_of(lines: Mapping[_Path, int], path: _Path) -> int:
-    """The line of a path, or of its longest beginning that has one; else 0."""
+    """The line of a path or its longest known beginning; else 0."""
     beginnings = (path[:length] for length in range(len(path), 0, -1))
     return next((lines[beginning] for beginning in beginnings if beginning in lines), 0)
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Line and beginning of each statement: a table head, or a key. Strings and brackets are followed just far enough."""
+    """Line and beginning of each table head or key. Strings and brackets are followed just far enough."""
     line = 1
     start = 0
     depth = 0

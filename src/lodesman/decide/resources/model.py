@@ -1,4 +1,4 @@
-"""The resource tree: Site > ComputingElement > Queue, each with parameters and overlays for VOs."""
+"""The resource tree: Site > ComputingElement > Queue, with parameters and overlays for VOs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANY = "ANY"  # in a resource, in any letter case: fits every requirement
 
 
 class BadValue(ValueError):
-    """A value or declaration that its type cannot read; callers add where it stands."""
+    """A value or declaration that its type cannot read; callers add the place."""
 
 
 class FilePosition(Struct, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ class FilePosition(Struct, frozen=True, kw_only=True):
 
 
 class Node(Struct, frozen=True, kw_only=True):
-    """A site with its CEs as `children`, a CE with its queues, or a queue; also the defaults of CEs."""
+    """A site with CEs as `children`, a CE with queues, or a queue; also the defaults of CEs."""
 
     name: str
     params: Mapping[str, Value] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class ResourceTree(Struct, frozen=True, kw_only=True):
     ce_types: Mapping[str, Node] = field(default_factory=dict)  # the same by CEType, before `ce_defaults`
 
     def nodes(self) -> Iterator[tuple[NodePath, Node]]:
-        """Every site, CE and queue with its path, in order."""
+        """Every site, CE and queue, in order."""
         for site in self.sites.values():
             yield NodePath(site.name), site
             for ce in site.children.values():
@@ -89,7 +89,7 @@ def fold(name: str) -> str:
 
 
 def as_text(scalar: Scalar) -> str:
-    """A scalar as the text of a string parameter; 4.0 and 4 are alike."""
+    """4.0 and 4 are alike."""
     if isinstance(scalar, str):
         return scalar.strip()
     if isinstance(scalar, bool):
@@ -100,15 +100,15 @@ def as_text(scalar: Scalar) -> str:
 
 
 def without_repetition(scalars: Iterable[Scalar]) -> tuple[Scalar, ...]:
-    """Each scalar once, in order; 1 and True are two values."""
+    """Each once, in order; 1 and True are two values."""
     return tuple({(isinstance(item, bool), item): item for item in scalars}.values())
 
 
 def as_scalars(value: Value) -> tuple[Scalar, ...]:
-    """A value as a list of scalars: a scalar is a list of one."""
+    """A scalar is a list of one."""
     return value if isinstance(value, tuple) else (value,)
 
 
 def split_list(text: str) -> list[str]:
-    """The items of a comma-separated text; empty ones are dropped."""
+    """The items of a text with commas; empty ones are dropped."""
     return [item for part in text.split(",") if (item := part.strip())]

@@ -1,4 +1,4 @@
-"""Limits of sites and CEs on what runs and starts there (DIRAC's RunningLimit and MatchingDelay), as configured."""
+"""Limits of sites and CEs on what runs and starts (DIRAC's RunningLimit and MatchingDelay), as configured."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class PlaceLimit:
 
     @property
     def rule(self) -> str:
-        """The same for all sites, or for all CEs: `RunningLimit/JobType/Merge`."""
+        """The same for all sites, or all CEs: `RunningLimit/JobType/Merge`."""
         return "/".join((self.kind, *(("CEs",) if self.path.ce else ()), *self._of))
 
     @property
@@ -58,7 +58,7 @@ class PlaceLimit:
 
 
 def place_limits(draft: ConfigDraft, tree: ResourceTree) -> Iterator[PlaceLimit]:
-    """The limits of a draft; what is wrong becomes its faults, unknown places its notices."""
+    """What is wrong becomes the draft's faults, unknown places its notices."""
     for of, by_value in draft.limits.items():
         attribute = _BY_FOLDED.get(fold(of.attribute), "")
         if of.attribute and not attribute:

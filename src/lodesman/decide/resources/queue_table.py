@@ -1,4 +1,4 @@
-"""Requirements held against all queues at once. A property test holds: a bit is set <=> `requirement.mismatches` finds
+"""Requirements against all queues at once. A property test holds: a bit is set <=> `requirement.mismatches` finds
 nothing.
 """
 
@@ -32,7 +32,7 @@ from lodesman.wire.vocabulary import Kind
 
 
 class QueueTable:
-    """All queues of a tree as one VO sees them. `bits`: as stored; queues without one are numbered behind them."""
+    """A tree's queues as one VO sees them. `bits`: as stored; queues without one are numbered behind them."""
 
     def __init__(
         self, config: ResourceConfig, vo: str = "", bits: Mapping[QueueId, int] | None = None
@@ -55,11 +55,11 @@ class QueueTable:
         """The queues whose access list admits the VO."""
 
     def bit(self, queue: QueueId) -> int | None:
-        """The bit of a queue; None if it has none."""
+        """None if the queue has no bit."""
         return self._bits.get(queue)
 
     def params(self, bit: int) -> Mapping[str, EffectiveParam]:
-        """The effective values of a queue by folded name; raises KeyError."""
+        """A queue's effective values by folded name; raises KeyError."""
         return self._params[bit]
 
     def sites(self, mask: Mask) -> tuple[str, ...]:
@@ -82,13 +82,13 @@ class QueueTable:
         return [self.full & ~column.met(criterion) if column else self.full for criterion, column in columns]
 
     def offered(self, folded: str, mask: Mask) -> list[tuple[tuple[Scalar, ...], int]]:
-        """What the queues of a mask offer of a parameter, and how many of them just that, but for ANY."""
+        """The queues' values of a parameter, and how many have each, but for ANY."""
         column = self._columns.get(folded)
         offers = () if column is None else column.offered
         return [(scalars, hit.bit_count()) for scalars, queues in offers if (hit := queues & mask)]
 
     def placement(self, criteria: Sequence[Requirement]) -> tuple[PlacementClause, ...]:
-        """What of the expressions only the ads of sites decide, for queues that fulfil all else."""
+        """What only sites' ads decide of the expressions, for queues that fulfil all else."""
         clauses = self._expressions.placement(criteria)
         mask = self.eligible_mask(criteria) if clauses else 0
         return tuple(

@@ -1,5 +1,5 @@
-"""Criteria: requirements compiled under a type table, and their judgement against one resource. All spellings of a
-requirement compile to equal criteria (seed rfc7-job-requirements).
+"""Requirements compiled under a type table, and judged against one resource. All spellings of one compile to equal
+criteria (seed rfc7-job-requirements).
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ class Requirement:
 def compile_requirements(
     requirements: Mapping[str, object], types: TypeTable, request: Ad | None = None
 ) -> tuple[Requirement, ...]:
-    """The criteria of a set of requirements, sorted by folded name. `request`: what an expression may ask of the job;
-    None: they were stored, with what it asked.
+    """Sorted by folded name. `request`: what an expression may ask of the job; None: requirements were stored, with
+    what they asked.
 
-    Raises InvalidJob, with the `attribute` (`Requirements.<name>`) in its data: a value that its type cannot read, is
+    Raises InvalidJob, with `attribute` (`Requirements.<name>`) in its data: a value that its type cannot read, is
     negative, nested or empty; a name given twice; too much; an expression that cannot be read.
     """
     if len(requirements) > _MAX_REQUIREMENTS:
@@ -140,7 +140,7 @@ def expression(requirement: Requirement) -> Expression:
 
 
 def by_clause(criteria: Iterable[Requirement]) -> Iterator[Requirement]:
-    """The same criteria, each clause of an expression one of its own."""
+    """Each clause of an expression is a criterion."""
     for criterion in criteria:
         if criterion.kind is not Kind.EXPRESSION:
             yield criterion
@@ -189,7 +189,7 @@ def _compiled(name: str, folded: str, value: object, declared: kinds.ParameterTy
 
 
 def _any_negative(scalars: list[Scalar]) -> bool:
-    """Of a parameter that is no text, a text that spells a number counts, too."""
+    """Unless the parameter is a text, a text that spells a number counts, too."""
     for item in scalars:
         if not isinstance(item, str):
             if item < 0:
@@ -200,7 +200,7 @@ def _any_negative(scalars: list[Scalar]) -> bool:
 
 
 def _given_scalars(value: object, kind: Kind) -> Sequence[Scalar]:
-    """The scalars as written; raises BadValue."""
+    """Raises BadValue."""
     if isinstance(value, str):
         if len(value) > _MAX_TEXT:
             raise BadValue(f"the text is longer than {_MAX_TEXT} characters")
@@ -235,7 +235,7 @@ def _right(kind: Kind, unit: str) -> str:
 
 
 def offers(value: Value, kind: Kind, unit: str) -> tuple[Scalar, ...] | None:
-    """What a resource value offers under a kind; None: ANY. Raises BadValue."""
+    """What a resource value offers; None: ANY. Raises BadValue."""
     scalars = as_scalars(value)
     if ANY in scalars:
         return None
@@ -246,14 +246,14 @@ def offers(value: Value, kind: Kind, unit: str) -> tuple[Scalar, ...] | None:
 
 
 def capacity_order(requirement: Requirement) -> Callable[[Any], Any]:
-    """What orders offers of which as much or more will do."""
+    """Orders offers of which as much or more will do."""
     is_version = requirement.kind is Kind.VERSION
     return lambda offer: kinds.version_key(str(offer)) if is_version else offer
 
 
 def capacities(requirement: Requirement, offered: Sequence[tuple[Scalar, ...]]) -> list[Scalar | None]:
-    """Of each resource the most that it offers; None where it must be equal. A wanted number of an undeclared parameter
-    is held against numbers and texts that spell one.
+    """The most that each resource offers; None where it must be equal. A wanted number of an undeclared parameter is
+    compared with numbers and texts that spell one.
     """
     if requirement.kind is not Kind.DEDUCED:
         order = capacity_order(requirement)
@@ -270,8 +270,8 @@ def capacities(requirement: Requirement, offered: Sequence[tuple[Scalar, ...]]) 
 
 
 def judge(requirement: Requirement, effective: EffectiveParam | None) -> Mismatch | None:
-    """Why the resource value does not fulfil the requirement; None if it does. Raises BadValue if it is not of its
-    declared type.
+    """Why the value does not fulfil the requirement; None if it does. Raises BadValue if it is not of its declared
+    type.
     """
     parameter = requirement.parameter
     if effective is None:
@@ -315,8 +315,8 @@ def _listed(values: Iterable[Scalar]) -> str:
 
 
 def access_refusal(access: EffectiveParam | None, vo: str) -> Mismatch | None:
-    """Why a VO may not use a node with this access list; None if it may. An empty list admits every VO; without a VO ("")
-    nothing is checked.
+    """Why a VO may not use a node with this access list; None if it may. An empty list admits every VO; VO "" is not
+    checked.
     """
     if access is None or not vo:
         return None
@@ -329,7 +329,7 @@ def access_refusal(access: EffectiveParam | None, vo: str) -> Mismatch | None:
 def mismatches(
     criteria: Iterable[Requirement], params: Mapping[str, EffectiveParam], *, vo: str = ""
 ) -> tuple[Mismatch, ...]:
-    """All that speaks against a node with these effective values."""
+    """All that speaks against a node with these values."""
     all_found = [access_refusal(params.get(ACCESS), vo)]
     for criterion in criteria:
         if criterion.kind is Kind.EXPRESSION:

@@ -1,8 +1,8 @@
-"""The settings of a queue that the program itself works with, in fixed units, and checks of their values.
+"""Queue settings that the program itself uses, in fixed units, and checks of values.
 
 Where `CPUTime` (seconds) is missing, DIRAC's `maxCPUTime` (minutes) stands in, and then `SI00` / 250 for a missing
 `CPUScalingFactor`; `CEType` for `Backend`; `Memory` for `MaxRAM`. A memory, a time or a number of processors of 0 is
-none that is known.
+unknown.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _OF_BACKEND = frozenset(map(fold, ("Backend", "CEType", "CEName", "SSHHost", "Ba
 
 
 class QueueSettings(Struct, frozen=True, kw_only=True):
-    """A queue as director, backends and pilots see it; None is "not configured"."""
+    """A queue for director, backends and pilots; None is "not configured"."""
 
     backend: str = ""
     submit_options: tuple[str, ...] = ()  # words for the submit command of the batch system
@@ -72,16 +72,16 @@ class QueueSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def norm_cpu_seconds(self) -> int | None:
-        """CPU time of the queue on the reference machine, rounded down."""
+        """CPU time on the reference machine, rounded down."""
         return None if self.cpu_seconds is None else int(self.cpu_seconds * self.cpu_scaling_factor)
 
     def life_seconds(self, habit: int = 0) -> int:
-        """How long a pilot lives there at most, with the `habit` of all pilots; 0: no limit."""
+        """The longest life of a pilot, with all pilots' `habit`; 0: no limit."""
         return min(filter(None, (self.wall_seconds, habit)), default=0)
 
 
 def check_value(folded: str, value: Value) -> tuple[str, ...]:
-    """What is odd about the value of a parameter, in sentences. Raises BadValue."""
+    """What is odd about a value, in sentences. Raises BadValue."""
     declared = WELL_KNOWN_BY_NAME.get(folded)
     if declared is None:
         if folded == _WORDS:
@@ -119,7 +119,7 @@ def _gate_mode(value: Value) -> GateMode:
 
 
 def gate_modes(tree: ResourceTree) -> dict[str, GateMode]:
-    """How the gates of sites count, where it is configured."""
+    """By site, where it is configured."""
     return {
         name: _gate_mode(value)
         for name, site in tree.sites.items()
@@ -171,13 +171,13 @@ def queue_settings(params: Mapping[str, EffectiveParam], types: TypeTable) -> Qu
 
 
 def processor_tags(cores: int) -> tuple[str, ...]:
-    """The tags that DIRAC's matcher gives a job with this number of cores."""
+    """The tags that DIRAC's matcher gives a job with these cores."""
     return (f"{cores}Processors", _MULTI_PROCESSOR) if cores > 1 else ()
 
 
 def with_processor_tags(tags: tuple[str, ...], cores: int) -> tuple[str, ...]:
-    """The tags of a queue whose pilots have this number of cores, with those that DIRAC's matcher adds: MultiProcessor,
-    2Processors, 3Processors ...
+    """A queue's tags, with those that DIRAC's matcher adds for its pilots' cores: MultiProcessor, 2Processors,
+    3Processors ...
     """
     if cores < 2:
         return tags
@@ -191,7 +191,7 @@ def without_processor_tags(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def written_jc_lists(tree: ResourceTree) -> Iterator[tuple[str, FilePosition, QueueJcLists]]:
-    """Each jc_list: of which node, where it stands, what it says."""
+    """Each jc_list: its node, its place, its text."""
     shared = ((f"CE type {name}", node) for name, node in tree.ce_types.items())
     nodes = ((str(path), node) for path, node in tree.nodes())
     for place, node in (("CEDefaults", tree.ce_defaults), *shared, *nodes):
@@ -204,7 +204,7 @@ def written_jc_lists(tree: ResourceTree) -> Iterator[tuple[str, FilePosition, Qu
 
 
 def backend_of(params: Mapping[str, EffectiveParam], types: TypeTable) -> str:
-    """The name of a queue's batch system; '' if none is configured."""
+    """'' if none is configured."""
     reader = _Reader(params, types)
     return backend_name(
         backend=reader.text("Backend"),
@@ -221,7 +221,7 @@ def names_backend(names: Iterable[str]) -> bool:
 
 
 class _Reader:
-    """Reads effective values in the units of the program; ANY is not configured."""
+    """In the units of the program; ANY is not configured."""
 
     def __init__(self, params: Mapping[str, EffectiveParam], types: TypeTable) -> None:
         self._params = params

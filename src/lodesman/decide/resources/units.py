@@ -1,7 +1,7 @@
 """Numbers with units: "4000", 4000.0 and "4000 MB" are one number of a parameter in MB.
 
 Sizes are binary: 1 MB is 2^20 bytes. Letter case does not matter: `m` is a minute or a megabyte. Any other declared
-unit (say, "HS06") is a word of its own: nothing is converted.
+unit (say, "HS06") is not converted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FAMILIES = (_SIZES, _TIMES, _FREQUENCIES)
 
 
 def number_in(value: object, unit: str = "") -> Number:
-    """The value as a number of `unit`; whole numbers come out as int. Raises BadValue."""
+    """In `unit`; whole numbers come out as int. Raises BadValue."""
     if isinstance(value, str):
         return _number_of_text(value, unit)
     if type(value) is int and -_LIMIT < value < _LIMIT:
@@ -59,7 +59,7 @@ def number_in(value: object, unit: str = "") -> Number:
 
 
 def plain_number(text: str) -> Number | None:
-    """The number that a text without unit spells, or None."""
+    """The number that a text without unit spells."""
     try:
         return _number_of_text(text, "")
     except BadValue:
@@ -67,7 +67,7 @@ def plain_number(text: str) -> Number | None:
 
 
 def convert(value: Number, *, unit: str, to: str) -> Number:
-    """A number in another unit of its family; raises BadValue if they are strangers."""
+    """Raises BadValue if the units are of different families."""
     return _whole_if_possible(Fraction(value) * _factor(unit, to))
 
 

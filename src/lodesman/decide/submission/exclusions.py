@@ -1,4 +1,4 @@
-"""What stands between a job and each configured queue of its VO: the material of `never` and of `lode why`."""
+"""What stands between a job and each queue of its VO: for `never` and `lode why`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ UNKNOWN: Final = "its Requirements are not known any more"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusions(JobDemand):
-    """All queues that a VO may use held against one key and its Requirements."""
+    """All queues of the VO against one key and its Requirements."""
 
     planes: tuple[Plane, ...]
     # by the number asked for
@@ -66,7 +66,7 @@ class Exclusions(JobDemand):
         return refused(self.planes)
 
     def job_changes(self, most: int = _MOST_CHANGES) -> list[JobChange]:
-        """The smallest changes that would make it run: fewest criteria over single queues, then most queues gained."""
+        """The smallest changes that make it run: fewest criteria over single queues, then most queues gained."""
         for number, changes in self._made.items():
             if number >= most:
                 return changes[:most]
@@ -75,7 +75,7 @@ class Exclusions(JobDemand):
         return made
 
     def not_carried(self, bit: int) -> list[str]:
-        """What the submission pools of the job have against a queue."""
+        """What the job's submission pools have against a queue."""
         named = self.key.submission_pools
         if self.config.carried(named) >> bit & 1:
             return []
@@ -99,8 +99,8 @@ def find_exclusions(
     key: TaskQueueKey, requirements: tuple[Requirement, ...] | Mapping[str, Any] | None, config: VOConfig,
     usable: UsableClass = every_class,
 ) -> Exclusions:  # fmt: skip
-    """Hold a key and its Requirements against every queue of its VO. Requirements that cannot be read, or are unknown
-    (None), rule out every queue; so does what keeps all pilots away (`VOConfig.without_pilots`).
+    """Requirements that cannot be read, or are unknown (None), rule out every queue; so does what keeps all pilots
+    away (`VOConfig.without_pilots`).
     """
     full = config.table.open_to_vo
     place = replace(key, submit_pool="") if key.submit_pool else key
@@ -141,7 +141,7 @@ def _read(
 
 
 def never_text(exclusions: Exclusions) -> str:
-    """Why no queue can run it, in one sentence without a full stop; '' if one can."""
+    """Why no queue can run it, without a full stop; '' if one can."""
     if exclusions.eligible:
         return ""
     if not exclusions.total:

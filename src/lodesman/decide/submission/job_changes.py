@@ -1,4 +1,4 @@
-"""The smallest change that would let a job run: "Memory 8000 -> 4000: 41 of 60 queues" that exactly this change admits."""
+"""The smallest change that lets a job run: "Memory 8000 -> 4000: 41 of 60 queues" that exactly this change admits."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class JobDemand:
     usable: UsableClass = dataclasses.field(default=every_class, compare=False, repr=False)
 
     def reasons(self, bit: int) -> tuple[str, ...]:
-        """All that a queue has against the job, but for what keeps pilots away."""
+        """What a queue has against the job, but for what keeps pilots away."""
         matcher = self.config.by_bit[bit].reasons(self.key, 1 << bit)
         mismatches = self.config.table.reasons(bit, self.criteria) if self.criteria else ()
         return (*map(str, matcher), *map(str, mismatches), *self.unread.values())
 
 
 class _ChangedJob(Struct, frozen=True, kw_only=True):
-    """A job as it would be after the steps so far."""
+    """A job after the steps so far."""
 
     key: TaskQueueKey
     config: VOConfig
@@ -62,7 +62,7 @@ class _ChangedJob(Struct, frozen=True, kw_only=True):
     usable: UsableClass
 
     def offered(self, field: str) -> Iterator[Any]:
-        """What each of the queues left offers: thousands, so no step of Python for each."""
+        """Offers of the queues left: thousands, so no step of Python for each."""
         return compress(self.config.column(field), bin(self.mask)[:1:-1].encode().translate(_FLAGS))
 
     def changed(self, *rules: str, **changes: Any) -> _ChangedJob:
@@ -90,8 +90,8 @@ class _UnknownNames(Struct, frozen=True, kw_only=True):
 def unknown_names(
     job: JobSpec | TaskQueueKey, config: VOConfig, *, hold: bool = False
 ) -> Iterator[_UnknownNames]:
-    """The sites and submission pools of a job that are not configured. A job that may be held (`hold`) waits for them,
-    unless the name is misspelled (`is_plain_name`). Bans are not asked about.
+    """Sites and submission pools that are not configured. A job that may be held (`hold`) waits for them, unless the
+    name is misspelled (`is_plain_name`). Bans do not count.
     """
     pools = None if hold or config.pools is None else frozenset(config.pools)
     for attribute, field, known, odd_only in (
@@ -106,7 +106,7 @@ def unknown_names(
 
 
 def joined(steps: Sequence[JobChangeStep]) -> str:
-    """The steps in words: the first few, and how many more."""
+    """The first few steps in words, and how many more."""
     shown = [step.text for step in steps[:SHOWN]]
     more = len(steps) - len(shown)
     return " and ".join([*shown, f"{more} more"] if more else shown)
@@ -133,9 +133,7 @@ def job_changes(demand: JobDemand, misses: Sequence[NearMiss], *, most: int) -> 
 
 
 def _job_change(demand: JobDemand, change: NearMiss) -> JobChange | None:
-    """What the change would be; None if it admits no queue: what one step changes (the tags of cores) another criterion
-    may ask for.
-    """
+    """None if the change admits no queue: another criterion may ask for what one step changes (the tags of cores)."""
     config = demand.config
     steps, case = _steps(demand, change)
     mask = config.places.narrow(case.mask, case.key)
@@ -217,7 +215,7 @@ def _number(field: str) -> Callable[[_ChangedJob, str], Made]:
 
 
 def _as_much(offers: Counter[Any], order: Callable[[Any], Any] | None = None) -> tuple[tuple[Any, int], ...]:
-    """(value, queues that offer it or more): the most, what half of them offer, what all do."""
+    """(value, queues that offer it or more): the most, the median, what all offer."""
     values = sorted(offers, key=order, reverse=True)
     reached = list(accumulate(map(offers.__getitem__, values)))
     middle = bisect_left(reached, (reached[-1] + 1) // 2)
@@ -253,8 +251,8 @@ def _banned(case: _ChangedJob, name: str) -> Made:
 
 
 def _tags(field: str, text: str) -> Callable[[_ChangedJob, str], Made]:
-    """Tags that are too many, or missing: the set of the queue that admits most of them. A queue both offers and requires
-    tags, so the last step about them concerns both.
+    """For too many tags, or missing ones: the set of the queue that admits most of them. A queue both offers and
+    requires tags, so the last step about them concerns both.
     """
 
     def make(case: _ChangedJob, name: str) -> Made:
@@ -282,7 +280,7 @@ def _tags(field: str, text: str) -> Callable[[_ChangedJob, str], Made]:
 
 
 def _required(case: _ChangedJob, name: str, criterion: Requirement) -> Made:
-    """A parameter of the Requirements, or a clause of their expression."""
+    """A parameter, or a clause of the expression."""
     if criterion.kind is Kind.EXPRESSION:
         return _clause_step(case, name, criterion), case
     asked = criterion.wanted[0] if len(criterion.wanted) == 1 else criterion.wanted
@@ -313,7 +311,7 @@ def _clause_step(case: _ChangedJob, name: str, criterion: Requirement) -> JobCha
 def _instead(
     criterion: Requirement, offered: Sequence[tuple[tuple[Any, ...], int]]
 ) -> Iterator[tuple[tuple[tuple[Any, int], ...], tuple[Any, ...]]]:
-    """What would do instead, and what of it is shown: of a capacity what all offer; of what must be equal what most have."""
+    """What would do, and what is shown: of a capacity what all offer; of what must be equal what most have."""
     much = capacities(criterion, [values for values, _ in offered])
     counts: Counter[Any] = Counter()
     for most, (_, n) in zip(much, offered, strict=True):

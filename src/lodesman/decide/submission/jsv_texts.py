@@ -1,4 +1,4 @@
-"""The values of a job as the texts that a verifier (JSV) sees and changes, and back."""
+"""A job's values as texts that a verifier (JSV) sees and changes, and back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class JsvTexts(NamedTuple):
 
 
 def texts_of(view: JsvView) -> JsvTexts:
-    """What the script sees of a job. Of slots and tasks it sees each number."""
+    """The script sees each number of slots and tasks."""
     values = view.values
     parameters = {_CLASS: view.job_class} if view.job_class else {}
     for name, value in values.items():
@@ -48,9 +48,7 @@ def texts_of(view: JsvView) -> JsvTexts:
 
 
 def view_of(before: JsvView, left: JsvTexts) -> JsvView:
-    """What the script made of a job; rejected if a value cannot be read. A text that it left alone stays as it is: a
-    comma in it is none of a list.
-    """
+    """The script's job; rejected if a value cannot be read. An unchanged text stays: a comma in it makes no list."""
     sent = texts_of(before)
     values: dict[str, JobValue] = {
         name: value for name, value in before.values.items() if name not in sent.parameters

@@ -1,5 +1,5 @@
-"""Both ways between the record of a description and the values that its job has for Grid Engine. What has no attribute of
-its own is kept in GridEngine, as in `{"m=be", "hold_jid=12"}`.
+"""Both ways between a description's record and its values for Grid Engine. What has no own attribute is in GridEngine,
+as in `{"m=be", "hold_jid=12"}`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _PARAMETER_BASES: Final = tuple(name.lower() for name in PARAMETERS)
 
 
 class _Record:
-    """The attributes of a record, whatever their spelling."""
+    """A record's attributes, whatever their spelling."""
 
     __slots__ = ("known", "own", "parameters", "record")
 
@@ -78,7 +78,7 @@ class _Record:
         return None if written is None else self.record[written]
 
     def put(self, name: str, value: Any) -> None:
-        """Give an attribute a value; None removes it."""
+        """None removes the attribute."""
         if value is None:
             self.record.pop(self.known.pop(name, name), None)
         else:
@@ -101,9 +101,7 @@ class _Record:
 
 
 def values_of(record: Record, complexes: Complexes, usual_range: object = None) -> Said:
-    """The values of Grid Engine that a record says. `usual_range`: `pe_range` of a record without cores; its Memory is
-    for all of them.
-    """
+    """What a record says. `usual_range`: `pe_range` of a record without cores; its Memory is for all of them."""
     at = _Record(record)
     notices: list[Notice] = []
     values: dict[str, JobValue] = dict(_kept_values(at, notices))
@@ -191,7 +189,7 @@ def hold_of(record: Record) -> str:
 
 
 def _kept_notices(values: JobValues) -> Iterator[Notice]:
-    """A notice for each value that has no meaning here, but for truth values at their defaults."""
+    """For each value without meaning here, but for truth values at their defaults."""
     for name, value in values.items():
         if name in KINDS and name not in IS_KEPT:
             continue
@@ -204,9 +202,7 @@ def _kept_notices(values: JobValues) -> Iterator[Notice]:
 
 
 def record_of(record: Record, values: JobValues, complexes: Complexes) -> tuple[Record, tuple[Notice, ...]]:
-    """The record changed so that it says these values, and what is lost. What says the same stays as written, as does
-    what cannot be read.
-    """
+    """The record that says these values, and what is lost. What says the same, or cannot be read, stays as written."""
     # Canonical again: a record that no job can have may say what has no canonical text.
     before = dict(canonical(values_of(record, complexes)[0], complexes)[0])
     after, notices = canonical(values, complexes)
@@ -230,7 +226,7 @@ def record_of(record: Record, values: JobValues, complexes: Complexes) -> tuple[
 
 
 def with_attributes(record: Record, complexes: Complexes) -> Record:
-    """The record with an attribute for each resource that only the Consumables name: `h_rt=60` is WallTime 60."""
+    """Add attributes for resources that only the Consumables name: `h_rt=60` is WallTime 60."""
     if _CONSUMABLES not in map(str.lower, record):
         return record
     at, names = _Record(dict(record)), key_names(complexes)
@@ -247,7 +243,7 @@ def with_attributes(record: Record, complexes: Complexes) -> Record:
 
 
 def with_free_memory(record: Record, values: JobValues, names: Iterable[str], complexes: Complexes) -> Record:
-    """The record with a Memory of what these requests of free memory ask for, unless it has a limit of memory."""
+    """Set Memory to these requests of free memory, unless there is a limit of memory."""
     requests = entries_of("l_hard", values.get("l_hard"))
     amount = None if MEMORY in requests else free_memory(requests, names)
     if amount is None:
@@ -258,7 +254,7 @@ def with_free_memory(record: Record, values: JobValues, names: Iterable[str], co
 
 
 def free_memory(requests: Mapping[str, str | None], names: Iterable[str]) -> str | None:
-    """The largest of these requests of memory, as a text of `h_vmem`."""
+    """The largest of these requests, as a text of `h_vmem`."""
     form = FORMS[MEMORY]
     amounts = [form.canonical(requests[name] or "") for name in names if name in requests]
     return reduce(form.largest, amounts) if amounts else None
@@ -290,7 +286,7 @@ def _write(at: _Record, name: str, before: JobValue | None, after: JobValue | No
 
 
 def _write_requests(at: _Record, before: JobValues, after: JobValues, complexes: Complexes) -> None:
-    """What has an attribute of its own stays among the Consumables only if it is as before."""
+    """What has its own attribute stays among the Consumables only if unchanged."""
     old, new = (entries_of("l_hard", values.get("l_hard")) for values in (before, after))
     cores = cores_of_memory(after.get("pe_range"), complexes)
     same = {key for key in FIELDS if old.get(key) == new.get(key)}
@@ -359,7 +355,7 @@ class _SpelledNames:
         self._by_low[name.lower()].discard(name)
 
     def has_room_for(self, key: str) -> bool:
-        """Whether a description can have an attribute of that name without meaning."""
+        """Whether a description may have this attribute without meaning."""
         low = key.lower()
         is_taken = by_name(key) or low == _KEPT or low.partition(".")[0] in _PARAMETER_BASES
         double = self._by_low.get(low, set()) - {key}

@@ -1,4 +1,4 @@
-"""The attributes of Grid Engine's jobs: what each is in a description (docs/how-to/gridengine.md), and its texts."""
+"""The attributes of Grid Engine's jobs: each one's place in a description (docs/how-to/gridengine.md), and its texts."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ SCALARS: Final = ("CMDNAME", "N", "P", "p", "pe_name", "pe_range", "r")
 
 
 def path_of(attribute: str, key: str | None) -> str:
-    """The attribute of a description (a part of it behind a dot) for a value of Grid Engine."""
+    """The attribute of a description (a part of it behind a dot)."""
     if attribute == "l_hard" and key in (*FIELDS, SLOTS):
         return HERE[f"l_hard {key}"]
     if attribute not in HERE:
@@ -162,12 +162,12 @@ class Form(Struct, frozen=True, kw_only=True):
         return text_of(value) if native is None else native
 
     def times(self, text: str, count: int) -> str | int:
-        """The value of a description for `count` times the amount."""
+        """The description's value for `count` times the amount."""
         amount = self.to_record(text)
         return amount * count if isinstance(amount, int) else amount
 
     def share(self, value: Any, count: int) -> str:
-        """The canonical text of one of `count` equal parts of a value."""
+        """The canonical text of one of `count` equal parts."""
         with suppress(Mistake):
             value = -(-_WHOLE(value) // count)
         return self.to_native(value)
@@ -177,7 +177,7 @@ class Form(Struct, frozen=True, kw_only=True):
         return self.to_native(self.to_record(text))
 
     def largest(self, first: str, second: str) -> str:
-        """The larger of two amounts. One that cannot be read wins, so that it is seen."""
+        """The larger amount. One that cannot be read wins, so that it is seen."""
 
         def size(text: str) -> float:
             number = self.number(text) if self.number else None
@@ -224,7 +224,7 @@ def number_in(text: str) -> int | None:
 
 
 def smallest_slots(text: str) -> int | None:
-    """The smallest number of a range of slots, as in `1-4,8`; None: it is no range."""
+    """Of a range as in `1-4,8`; None: it is no range."""
     firsts = []
     for piece in text.split(","):
         match = _RANGE.fullmatch(piece.strip())
@@ -293,9 +293,7 @@ def canonical_tasks(text: str) -> str:
 
 
 def tasks_of(parameters: Mapping[str, Any]) -> str:
-    """The tasks of parameters, by lower-case name: their numbers if they rise from at least 1, else 1 to how many there
-    are.
-    """
+    """By lower-case name: the parameters' numbers if they rise from at least 1, else 1 to their count."""
     values = next(
         (value for name, value in parameters.items() if name.partition(".")[0] == "parameters"), None
     )

@@ -1,4 +1,4 @@
-"""Values of Grid Engine with one text for each meaning: `h_rt=1:0:0` and `WallTime = 3600` are both `3600`, so that the
+"""Grid Engine's values with one text for each meaning: `h_rt=1:0:0` and `WallTime = 3600` are both `3600`, so that the
 access check can compare texts.
 """
 
@@ -39,7 +39,7 @@ Path = tuple[str, str | None]  # an attribute of Grid Engine, and a key of its l
 
 
 def key_names(complexes: Complexes) -> CanonicalKey:
-    """Compares the keys of lists: a name and its shortcut are one."""
+    """A name and its shortcut are one key."""
 
     def canonical_key(attribute: str, key: str) -> str:
         return complexes.canonical(key) or key if attribute.startswith("l_") else key
@@ -48,7 +48,7 @@ def key_names(complexes: Complexes) -> CanonicalKey:
 
 
 def request_problem(complexes: Complexes, name: str, amount: str | None) -> str:
-    """Why no job can ask for this amount of a resource, in whole sentences."""
+    """Why no job can ask for this amount, in whole sentences."""
     resource = complexes.get(name)
     if resource is None:
         near = complexes.near(name) or "lode quota resources lists them."
@@ -75,7 +75,7 @@ def _amount_problem(resource: Complex, amount: str, value: Value) -> str:
 
 
 def cores_of_memory(pe_range: object, complexes: Complexes) -> int:
-    """For how many cores memory is asked once for each: those of the job, or 1 if its complex is one of JOB."""
+    """For how many cores memory is asked: the job's, or 1 if its complex is one of JOB."""
     resources = filter(None, map(complexes.get, (MEMORY, *FREE_MEMORY)))
     used_up = next((resource.consumable for resource in resources if resource.is_consumable), Consumable.YES)
     is_by_core = used_up is Consumable.YES and isinstance(pe_range, str)
@@ -83,7 +83,7 @@ def cores_of_memory(pe_range: object, complexes: Complexes) -> int:
 
 
 def canonical(values: JobValues, complexes: Complexes) -> Said:
-    """The values with one text for each meaning. Notices name what is lost."""
+    """One text for each meaning. Notices name what is lost."""
     notices: list[Notice] = []
     values_by_name: dict[str, JobValue] = {}
     for name, value in values.items():
@@ -163,7 +163,7 @@ def _one_file(name: str, entries: Mapping[str, str | None], notices: list[Notice
 
 
 def file_entry(path: str) -> str:
-    """A path as an entry of a list by host."""
+    """As an entry of a list by host."""
     return f":{path}" if ":" in path else path
 
 
@@ -172,7 +172,7 @@ def _notice(name: str, message: str) -> Notice:
 
 
 def canonical_snapshot(snapshot: ClassSnapshot, complexes: Complexes) -> ClassSnapshot:
-    """A class with canonical values. Names of one resource become one entry with those letters that all have; a list of
+    """A class with canonical values. Names of one resource become one entry with the letters that all have; a list of
     paths becomes one path.
     """
     class_values: dict[str, ClassValue] = {}
@@ -224,7 +224,7 @@ def _canonical_list(name: str, held: ClassList, complexes: Complexes) -> ClassLi
 
 
 def flat(values: JobValues) -> dict[Path, str | None]:
-    """Each value by attribute and key; a file has one path and no key."""
+    """By attribute and key; a file has one path and no key."""
     by_path: dict[Path, str | None] = {}
     for name, value in values.items():
         entries = entries_of(name, value) if kind_of(name) is not AttributeKind.SCALAR else {}
@@ -251,7 +251,7 @@ def beside_edits(
     after: JobValues,
     canonical_key: CanonicalKey,
 ) -> tuple[JobValues, list[AttributeEdit]]:
-    """What a client says, and its edits, so that the server comes to what its JSV made of both."""
+    """A client's values and edits, so that the server comes to what its JSV made of both."""
     values, left, new = dict(said), list(edits), flat(after)
     for name, key in changed_paths(before, after):
         if key is None or kind_of(name) is not AttributeKind.KEYED:

@@ -50,8 +50,8 @@ class JobDraft(Struct, frozen=True, kw_only=True):
 
 
 def _check_names(draft: JobDraft, config: VOConfig) -> None:
-    """Refuse sites and submission pools that are not configured, and suggest the nearest name. A job that may be Held
-    waits for plain names.
+    """Refuse sites and submission pools that are not configured, with the nearest name. A job that may be Held waits
+    for plain names.
     """
     for unknown in unknown_names(draft.spec, config, hold=draft.hold):
         name, attribute = unknown.names[0], unknown.attribute
@@ -67,7 +67,7 @@ def _check_names(draft: JobDraft, config: VOConfig) -> None:
 
 
 def ban_of_nothing(name: str, config: VOConfig, word: str = "BannedSite") -> str:
-    """A sentence about a banned site that is not configured; '' if it is. `word`: what the user calls the attribute."""
+    """About a banned site that is not configured; '' if it is. `word`: the user's word for the attribute."""
     if name in config.sites:
         return ""
     near = _nearest(name, config.sites)
@@ -75,7 +75,7 @@ def ban_of_nothing(name: str, config: VOConfig, word: str = "BannedSite") -> str
 
 
 def _consumables(spec: JobSpec, complexes: Complexes) -> tuple[str, ...]:
-    """As `name=amount` with full names and canonical amounts. Raises InvalidJob."""
+    """`name=amount`, with full names and canonical amounts. Raises InvalidJob."""
     amounts: dict[str, str] = {}
     for text in spec.consumables:
         name, _, amount = text.partition("=")
@@ -115,7 +115,7 @@ def _request(draft: JobDraft) -> Ad | None:
 
 
 def _requirements(draft: JobDraft, config: VOConfig) -> Requirements:
-    """With the stations that the job names. Raises InvalidJob."""
+    """With the job's stations. Raises InvalidJob."""
     written, stations, types = draft.spec.requirements, draft.spec.stations, config.table.types
     if not written and not stations:
         return NO_REQUIREMENTS
@@ -135,7 +135,7 @@ def _requirements(draft: JobDraft, config: VOConfig) -> Requirements:
 
 
 def _too_large(spec: JobSpec, size: int) -> InvalidJob:
-    """It names the longest attribute."""
+    """Names the longest attribute."""
     sizes = {
         attribute.name: len(str(getattr(spec, attribute.field)))
         for attribute in ATTRIBUTES
@@ -150,7 +150,7 @@ def _too_large(spec: JobSpec, size: int) -> InvalidJob:
 
 
 def optimize(draft: JobDraft, config: VOConfig) -> JudgedJob:
-    """Find the SubmitPool and the task queue, then why no queue could ever run the job. Raises InvalidJob."""
+    """Find SubmitPool and task queue, then why no queue could run the job. Raises InvalidJob."""
     _check_names(draft, config)
     if draft.spec.consumables:
         draft = replace(

@@ -1,4 +1,4 @@
-"""How a submission came out of the six steps: a record and who wrote what, or a refusal."""
+"""The outcome of the six steps: a record and who wrote what, or a refusal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lodesman.wire.jobs import Notice
 
 
 class ValueSource(StrEnum):
-    """Where a value came from, in the order in which they write."""
+    """Who wrote a value, in the order of writing."""
 
     DEFAULT = "default"
     CLASS = "class"
@@ -37,7 +37,7 @@ class Origin(Struct, frozen=True, kw_only=True):
 
 
 class JsvView(Struct, frozen=True, kw_only=True):
-    """What the server JSV sees of a job, or what it made of it."""
+    """What the server JSV sees or made of a job."""
 
     values: JobValues
     job_class: str = ""  # `jc`; "": without a class
@@ -76,7 +76,7 @@ class SubmissionRefusal(Struct, frozen=True, kw_only=True):
 
     @property
     def error(self) -> LodesmanError:
-        """The error for the user, in the words of Grid Engine."""
+        """In the words of Grid Engine."""
         data: dict[str, Any] = {"attribute": self.attribute} if self.attribute else {}
         if self.jsv:
             data["jsv"] = self.jsv

@@ -93,8 +93,8 @@ Resolution = Generator[JsvView, JsvView, ResolvedRecord | SubmissionRefusal]
 
 
 def resolve(draft: DraftRecord, rules: SubmissionRules, derive: Derive) -> Resolution:
-    """Go through the six steps. Yields what the server JSV must see, and is sent what it made of it. Without class,
-    system defaults and JSV the record comes back as it is.
+    """Yields what the server JSV must see, and is sent its answer. Without class, system defaults and JSV the record
+    comes back as it is.
     """
     job_class, variant = asked_class(draft.record), class_of(draft.record)[1]
     if variant and split_name(job_class)[1] != variant:
@@ -265,7 +265,7 @@ class _Steps:
                     yield Notice(here, f"{here}: {words}.")
 
     def _by_step(self, values: JobValues) -> list[Path]:
-        """The paths of values: of several that are one attribute here, the last writer's comes last."""
+        """Of several that are one attribute here, the last writer's comes last."""
         order = list(ValueSource)
         return sorted(flat(values), key=lambda path: order.index(self.writers[path].step))
 
@@ -273,7 +273,7 @@ class _Steps:
 def violations(
     snapshot: ClassSnapshot | None, values: JobValues, complexes: Complexes
 ) -> tuple[Violation, ...]:
-    """All that a class does not allow of a job, but for a limit of memory that only repeats its free memory."""
+    """What a class does not allow, but for a limit of memory that only repeats its free memory."""
     if snapshot is None:
         return ()
     held, requests = canonical_snapshot(snapshot, complexes), entries_of("l_hard", values.get("l_hard"))

@@ -1,4 +1,4 @@
-"""A job that waits, beside its class: what of it is its own, whether it may be changed so, and who wrote what."""
+"""A waiting job beside its class: what is its own, what may change, and who wrote what."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CLASS: Final = ("JobClass", "Variant")
 
 
 def changed_attributes(old: Record, new: Record, complexes: Complexes) -> frozenset[str]:
-    """The attributes of Grid Engine in which two records differ."""
+    """The attributes of Grid Engine that differ."""
     before, after = values_of(old, complexes)[0], values_of(new, complexes)[0]
     changed = {name for name, _ in changed_paths(before, after)}
     return frozenset({*changed, "jc"} if class_of(old) != class_of(new) else changed)
@@ -29,7 +29,7 @@ def changed_attributes(old: Record, new: Record, complexes: Complexes) -> frozen
 def refuse_change(
     old: Record, new: Record, snapshot: ClassSnapshot | None, complexes: Complexes
 ) -> SubmissionRefusal | None:
-    """Why a waiting job may not be changed so, by the class as the job got it, or None."""
+    """Why the class, as the job got it, forbids this change; None if it does not."""
     before, after = values_of(old, complexes)[0], values_of(new, complexes)[0]
     changed = set(changed_paths(before, after))
     origin = Origin(step=ValueSource.CHANGE)
@@ -44,8 +44,8 @@ def refuse_change(
 def own_record(
     record: Record, origins: Mapping[str, str], said: Collection[str], usual: Mapping[str, Any]
 ) -> Record:
-    """What of a job is its own: without class, and without what its class or the system gave. `record` has all but what
-    is `usual`. `said`: attributes that are its own whatever `origins` know.
+    """What of a job came neither from its class nor from the system. `record` has all but what is `usual`. `said`: its
+    own attributes whatever `origins` know.
     """
     own = {name: value for name, value in record.items() if name not in _CLASS}
     for path, origin in origins.items():
@@ -72,7 +72,7 @@ def _without(value: Any, part: str) -> Any:
 
 
 def changed_origins(origins: Mapping[str, str], names: Iterable[str], by: str) -> dict[str, str]:
-    """Who wrote what after a user gave a job other values."""
+    """Who wrote what after a user's change."""
     of_change = dict.fromkeys(names, f"{ValueSource.CHANGE} by {by}")
     return {
         path: writer for path, writer in origins.items() if path.partition(".")[0] not in of_change
@@ -82,7 +82,7 @@ def changed_origins(origins: Mapping[str, str], names: Iterable[str], by: str) -
 def origins_of_new_class(
     found: Mapping[str, str], before: Mapping[str, str], names: Iterable[str], by: str
 ) -> dict[str, str]:
-    """The same of a job that got another class, which wrote `found`."""
+    """Of a job that got another class, which wrote `found`."""
     own = str(ValueSource.COMMAND_LINE)
     kept = {
         path: before.get(path, writer) if writer == own and before.get(path) not in FROM_CLASS else writer

@@ -1,4 +1,4 @@
-"""Ads: attributes in their order, found without regard to case, and the frame in which an expression is evaluated."""
+"""Ads: attributes in order, found without regard to case, and the frame of an evaluation."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from lodesman.languages.classad.nodes import Constant, Node, constant_of, walk
 from lodesman.languages.classad.values import NestedAd, Value, lower, steps_of
 
 MOST_STEPS: Final = 50_000
-"""Steps of one evaluation, each a third of a microsecond or so: a part of an expression is one, so are an item of a list, a
-few characters of a text, a character beside one state of a regular expression.
+"""Steps of one evaluation, each about a third of a microsecond: a part of an expression, an item of a list, a few
+characters of a text, a character beside one state of a regular expression.
 """
 
 
 class TooDear(Exception):
-    """An evaluation has made all its steps; the value is ERROR."""
+    """An evaluation has used all its steps; the value is ERROR."""
 
 
 class Asked(NamedTuple):
-    """What an expression itself asks for, names in small letters."""
+    """What an expression itself asks for, in small letters."""
 
     bare: frozenset[str]  # Names without MY and TARGET.
     my: frozenset[str]
@@ -41,9 +41,9 @@ class AdAttribute:
 
 
 class Ad(NestedAd):
-    """Attributes by name; `constants` has those that are values already.
+    """Attributes by name; `constants`: those that are values already.
 
-    `outer`: the ad in whose text it stands, where names that it lacks are sought next.
+    `outer`: the ad around it, where names that it lacks are sought next.
     """
 
     __slots__ = ("constants", "entries", "outer")
@@ -78,7 +78,7 @@ class Ad(NestedAd):
         return copy
 
     def part(self, names: Iterable[str]) -> Ad:
-        """An ad of the attributes with these names, in small letters."""
+        """`names`: in small letters."""
         part_ad = self.nested_in(self)
         part_ad.outer = self.outer
         part_ad.entries = {name: self.entries[name] for name in names}
@@ -86,7 +86,7 @@ class Ad(NestedAd):
         return part_ad
 
     def with_constants(self) -> Ad:
-        """The same ad with `constants` of its own, for values that change from match to match."""
+        """A copy with its own `constants`, for values that change between matches."""
         copy = self.nested_in(self)
         copy.constants, copy.outer = dict(self.constants), self.outer
         return copy
@@ -109,7 +109,7 @@ def ad_of(values: Mapping[str, Value]) -> Ad:
 
 @dataclass(slots=True)
 class Run:
-    """What one evaluation, or several that share their steps, have done so far."""
+    """What one evaluation, or several that share steps, have used."""
 
     now: float = 0.0  # Seconds since 1970.
     steps: int = 0
@@ -119,7 +119,7 @@ class Run:
 
     @property
     def is_spent(self) -> bool:
-        """Whether it took more steps than it may, so that what it found is ERROR."""
+        """Whether it took too many steps, so that its result is ERROR."""
         return self.steps > self.most
 
     def spend(self, steps: int) -> None:
@@ -130,7 +130,7 @@ class Run:
             raise TooDear
 
     def spend_on(self, value: Value, times: int = 1) -> None:
-        """Pay before all of a value is read or printed; `times`: each text so often. Raises TooDear."""
+        """Pay before a value is read or printed whole; `times`: how often. Raises TooDear."""
         todo = [value]
         while todo:
             item = todo.pop()
@@ -164,4 +164,4 @@ SIDES: Final[Mapping[str, Callable[[Frame], Ad | None]]] = {
     "other": lambda frame: frame.target,
     "parent": lambda frame: frame.ad.outer,
 }
-"""The ads that words in small letters stand for where an expression stands."""
+"""The ads of the words MY, TARGET and so on, in small letters."""

@@ -1,4 +1,4 @@
-"""Classes of ASCII characters in regular expressions, as PCRE2 has them without a locale."""
+"""Classes of ASCII characters in regular expressions, as in PCRE2 without a locale."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ CLASSES: Final[Mapping[str, CharacterTest]] = {
     "N": _none_of("\n"),
     ".": lambda _: True,
 }
-r"""`\d` and the like by their letters; "." is any character."""
+r"""`\d` and the like by letter; "." is any character."""
 
 
 def is_word(mark: str) -> bool:
-    r"""Whether it is of a word, as `\b` sees it; "" is not."""
+    r"""Whether `\b` counts it to a word; "" is not."""
     return mark in _WORD
 
 
@@ -71,5 +71,5 @@ def literal(mark: str, *, fold: bool) -> CharacterTest:
 
 
 def either_case(test: CharacterTest) -> CharacterTest:
-    """The test for what passes a test in one of its cases."""
+    """The test for what passes in one of its cases."""
     return lambda mark: test(mark) or test(_other_case(mark))

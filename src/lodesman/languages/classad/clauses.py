@@ -1,4 +1,4 @@
-"""Why Requirements are true or not: each clause with its value, and what the attributes in it are worth on both sides."""
+"""Why Requirements are true or not: each clause with its value, and its attributes on both sides."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Pair = tuple[str, Value]
 
 
 class Clause(Struct, frozen=True, kw_only=True):
-    """A part of an expression that must be true, as written, and the attributes in it."""
+    """A part of an expression that must be true, and its attributes."""
 
     text: str
     value: Value
@@ -50,13 +50,13 @@ def write_pairs(pairs: Iterable[Pair]) -> list[AttributeValue]:
 def explain(
     node: Node, my: Ad, target: Ad | None = None, *, now: float = 0.0, run: Run | None = None
 ) -> tuple[Clause, ...]:
-    """The clauses of an expression. They share the steps of a `run`, more than a match may make."""
+    """The clauses share the steps of a `run`, more than a match may make."""
     run = run or explaining(now)
     return tuple([_clause(clause, my, target, run) for clause in clauses(node)])
 
 
 def explaining(now: float) -> Run:
-    """A run for an explanation, which evaluates clauses and then the attributes in them."""
+    """For clauses, and then the attributes in them."""
     return Run(now=now, most=_EXPLAINED * MOST_STEPS)
 
 

@@ -1,7 +1,7 @@
-"""Expressions as closures: what they mean, exactly. `evaluate` gives the value of an attribute or of an expression.
+"""Expressions as closures: what they mean, exactly.
 
-A name is sought in the ad where it stands, then in those around it, then in TARGET; one of MY not in TARGET. An attribute
-that is found in the other ad is evaluated there: MY and TARGET change places.
+A name is sought in the ad where it stands, then in those around it, then in TARGET; one of MY not in TARGET. In an
+attribute of the other ad MY and TARGET change places.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from lodesman.languages.classad.values import (
 
 
 def evaluate(node: Node | str, my: Ad = EMPTY, target: Ad | None = None, *, run: Run | None = None) -> Value:
-    """The value of an expression, or of the attribute with this name, UNDEFINED if there is none. Never raises.
+    """The value of an expression or attribute, UNDEFINED if there is none. Never raises.
 
     An expression that asks for itself, is too deep or needs too many steps is ERROR.
     """
@@ -69,7 +69,7 @@ def worth(closure: Closure, frame: Frame) -> Value:
 
 
 def matches(my: Ad, target: Ad, *, run: Run | None = None) -> bool:
-    """Whether the Requirements of both are true for each other."""
+    """Whether both Requirements are true for each other."""
     run = run or Run()
     return is_true(_requirements(my, target, run)) and is_true(_requirements(target, my, run))
 
@@ -81,7 +81,7 @@ def _requirements(my: Ad, target: Ad, run: Run) -> Value:
 
 
 def _look_up(frame: Frame, ad: Ad, key: str) -> Value:
-    """The value of an attribute of one ad, in small letters."""
+    """`key`: in small letters."""
     value = ad.constants.get(key)
     if value is not None:
         return value
@@ -206,7 +206,7 @@ def _side(side: str, key: str) -> Closure:
 
 
 _LONG: Final = 64
-"""Characters of a text that cost nothing beside what is done with it."""
+"""Characters of a text that cost nothing."""
 
 
 def _select(base: Closure, key: str) -> Closure:
@@ -217,7 +217,7 @@ def _select(base: Closure, key: str) -> Closure:
 
 
 def _select_from(frame: Frame, base: Value, key: str) -> Value:
-    """An attribute of an ad, or of those around it; of a list, that of each of its items."""
+    """An attribute of an ad, or those around it; of a list, that of each item."""
     if isinstance(base, Special):
         return base
     if isinstance(base, tuple):

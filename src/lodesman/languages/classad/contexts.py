@@ -1,4 +1,4 @@
-"""The functions of ClassAds about expressions: their worth in other ads, their text, and the worth of a text."""
+"""Functions about expressions: their value in other ads, their text, and the value of a text."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from lodesman.languages.classad.write import write_expression
 
 _TO_READ: Final = 4
 _TO_WRITE: Final = 4
-"""Steps for a character of a text that is read as an expression."""
+"""Steps for a character of a text read as an expression."""
 
 
 class Evaluator(NamedTuple):
-    """How expressions and attributes are evaluated, and the frame of an ad that one finds."""
+    """How to evaluate expressions and attributes, and the frame of a found ad."""
 
     compiled: Callable[[Node], Closure]
     closure_of: Callable[[AdAttribute], Closure]
@@ -27,7 +27,7 @@ class Evaluator(NamedTuple):
 
 
 class _ContextCall(NamedTuple):
-    """What such a call does, and how many arguments it has."""
+    """What such a call does, and its number of arguments."""
 
     work: Callable[[FunctionCall, Evaluator], Closure]
     arguments: int
@@ -52,7 +52,7 @@ def _attribute(node: Node, frame: Frame) -> AdAttribute | None:
 
 
 def _each(node: FunctionCall, how: Evaluator) -> Callable[[Frame], Value]:
-    """The values of an expression in each ad of a list. An attribute that is found here is its expression."""
+    """The values of an expression in each ad of a list. An attribute found here is its expression."""
     expression = node.arguments[0]
     own, items = how.compiled(expression), how.compiled(node.arguments[1])
     size = sum(1 for _ in walk(expression))
@@ -140,4 +140,4 @@ CONTEXTS: Final[Mapping[str, _ContextCall]] = {
     "unparse": _ContextCall(_unparse, 1),
     "eval": _ContextCall(_eval, 1),
 }
-"""By name in small letters. What stands in their arguments means something else elsewhere: it is not worked out before."""
+"""By name in small letters. Their arguments are not evaluated before: they mean something else elsewhere."""

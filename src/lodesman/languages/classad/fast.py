@@ -1,8 +1,7 @@
-"""Matches, sooner: the Requirements of ads as generated Python, for ads whose attributes are numbers and texts.
+"""Faster matches: Requirements as generated Python, for ads of numbers and texts.
 
-Names and values travel as constants; the code has no text of an ad in it. It says only whether Requirements are true.
-Where it cannot say so exactly (an attribute is missing, an expression, or of another kind) it gives up, and the
-closures decide. So both always say the same.
+Names and values travel as constants; the code contains no text of an ad. Where it cannot judge exactly (an attribute
+is missing, an expression, or of another kind), it leaves the answer to the closures. So both always agree.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from lodesman.languages.classad.values import STRICT, Special, Value, is_true, l
 from lodesman.languages.classad.write import write_expression
 
 _EXACT: Final = 1 << 53
-"""Whole numbers up to here are the same as real ones."""
+"""Up to here, whole numbers and real ones are the same."""
 _ORDERED: Final = frozenset({"<", "<=", ">", ">="})
 _EQUAL: Final = {"==": "", "!=": "not "}
 _NUMBERS: Final = frozenset({int, float, bool})
@@ -42,7 +41,7 @@ def _refuse(_: object, __: object) -> NoReturn:
 
 
 class _Opaque:
-    """Stands for an attribute that the generated code must not judge."""
+    """An attribute that the generated code must not judge."""
 
     __slots__ = ()
     __hash__ = object.__hash__
@@ -54,7 +53,7 @@ class _Opaque:
 
 
 class _Texts(frozenset[str]):
-    """A list of texts, which can be searched and not compared."""
+    """A list of texts: searched, not compared."""
 
     __slots__ = ()
     __hash__ = frozenset.__hash__
@@ -122,7 +121,7 @@ def _compute(operator: str, left: Any, right: Any) -> _Plain:
 
 
 class _Writer:
-    """Python for one expression. `constants` has what stands in it by name."""
+    """Python for one expression. `constants`: its values by name."""
 
     def __init__(self) -> None:
         self.constants: dict[str, object] = {
@@ -135,7 +134,7 @@ class _Writer:
         return name
 
     def test(self, node: Node, *, strict: bool) -> str:  # noqa: PLR0911 - a case for each kind of node
-        """A condition. Unless `strict`, false may stand for ERROR: neither is a match."""
+        """Unless `strict`, false may stand for ERROR: neither is a match."""
         match node:
             case Logic(operator="&&", operands=operands):
                 return f"({' and '.join([self.test(part, strict=strict) for part in operands])})"
@@ -204,7 +203,7 @@ def _test_of(text: str) -> Test:
 
 
 class FastCondition:
-    """The truth of a condition about values by name, in small letters. One frame serves all."""
+    """A condition about values by name, in small letters. One frame serves all."""
 
     __slots__ = ("_ad", "_closure", "_frame", "_test")
     plain = staticmethod(_plain)
@@ -215,7 +214,7 @@ class FastCondition:
         self._frame = Frame(self._ad, self._ad, None, Run())
 
     def fast(self, values: _Flat) -> bool | None:
-        """Judge values as `plain` makes them; None if it cannot."""
+        """Judge values from `plain`; None if it cannot."""
         try:
             return bool(self._test(values, {}))
         except (KeyError, TypeError):
@@ -229,7 +228,7 @@ class FastCondition:
 
 
 class MatchSide:
-    """One side of many matches: an ad and its Requirements, made ready once."""
+    """An ad and its Requirements, prepared once for many matches."""
 
     __slots__ = ("ad", "flat", "test")
 
@@ -242,18 +241,18 @@ class MatchSide:
         self.test: Test = _give_up if node is None else _test_of(write_expression(node))
 
     def copy(self) -> MatchSide:
-        """The same side; what is `set` there is not set here."""
+        """A copy, so that `set` does not change this one."""
         side = MatchSide.__new__(MatchSide)
         side.ad, side.flat, side.test = self.ad.with_constants(), dict(self.flat), self.test
         return side
 
     def set(self, key: str, value: Value) -> None:
-        """Give an attribute another value; its name in small letters. Only of a copy: ads are shared."""
+        """`key`: in small letters. Only of a copy: ads are shared."""
         self.ad.constants[key] = value
         self.flat[key] = _plain(value)
 
     def accepts(self, other: MatchSide, run: Run | None = None) -> bool:
-        """Whether its Requirements are true for the other side; the closures may use `run`, of this match alone."""
+        """Whether its Requirements are true for the other side; `run`: for the closures, of this match alone."""
         try:
             return bool(self.test(self.flat, other.flat))
         except (KeyError, TypeError):

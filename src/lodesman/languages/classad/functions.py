@@ -1,6 +1,6 @@
-"""The functions of ClassAds, as HTCondor has them; none knows anything of the machine that evaluates.
+"""The functions of ClassAds, as in HTCondor; none knows the evaluating machine.
 
-A function with a wrong number of arguments, and one that is not known, is ERROR.
+An unknown function, or a wrong number of arguments, is ERROR.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ _A_NAME: Final = 12
 """Steps to find an attribute and to begin with it."""
 _A_CALL: Final = 8
 _A_DEAR_CALL: Final = 32
-"""Steps: one that takes texts, times or patterns apart, whatever it is given."""
+"""Steps of a call that takes texts, times or patterns apart."""
 _LONG: Final = 64
-"""Characters of a text that cost nothing beside what is done with it."""
+"""Characters of a text that cost nothing."""
 
 
 class Function(Struct, frozen=True):
@@ -156,7 +156,7 @@ def _size(value: Value) -> Value:
 
 
 def _fold(step: Callable[[list[_Real]], _Real], empty: Value, listed: Value) -> Value:
-    """Fold the numbers of a list; what is undefined in it does not count."""
+    """Undefined items do not count."""
     if not isinstance(listed, tuple):
         return listed if isinstance(listed, Special) else ERROR
     items = [item for item in listed if item is not UNDEFINED]
@@ -181,7 +181,7 @@ def _average(items: Value) -> Value:
 
 
 def _compares(decides: bool, name: Value, items: Value, value: Value) -> Value:
-    """Whether a comparison holds for any item (`decides` is true), or all."""
+    """For any item (`decides` is true), or all."""
     if name is UNDEFINED:
         return UNDEFINED
     compare = _COMPARISONS.get(name) if isinstance(name, str) else None
@@ -294,7 +294,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
 
 
 CLOCKS: Final = frozenset({"time", "random", *CLOCK_FUNCTIONS})
-"""Functions, by name in small letters, whose value may change with the time."""
+"""In small letters; their values may change with the time."""
 _BARRED: Final = {
     "eval": "eval hides what it asks for, so it cannot stand where others decide by it",
     "random": "random is worth something else each time, so it cannot stand where others decide by it",
@@ -302,9 +302,9 @@ _BARRED: Final = {
 
 
 def policy_mistakes(node: Node, run: Run) -> Iterator[tuple[FunctionCall, str]]:
-    """As `mistakes`, as far as it can have changed in an expression that is evaluated again and again.
+    """The `mistakes` that may arise in a stored expression.
 
-    It spends what reading its patterns takes. Raises TooDear.
+    Reading its patterns spends steps. Raises TooDear.
     """
     for part in walk(node):
         if isinstance(part, FunctionCall) and (why := mistake_of(part, run) or _BARRED.get(part.key)):
@@ -312,7 +312,7 @@ def policy_mistakes(node: Node, run: Run) -> Iterator[tuple[FunctionCall, str]]:
 
 
 def steps_of_expression(node: Node) -> int:
-    """What an attribute costs each time, without what it asks for itself."""
+    """The cost of an attribute each time, without what it asks for."""
     return _A_NAME + sum(_steps_of_call(part) if isinstance(part, FunctionCall) else 1 for part in walk(node))
 
 
@@ -325,16 +325,16 @@ def _steps_of_call(call: FunctionCall) -> int:
 
 
 def mistakes(node: Node) -> Iterator[tuple[FunctionCall, str]]:
-    """The calls in an expression that are `error` whatever they are given, each with the reason, without a full stop."""
+    """The calls that are `error` with any arguments, each with the reason, without a full stop."""
     for part in walk(node):
         if isinstance(part, FunctionCall) and (why := mistake_of(part)):
             yield part, why
 
 
 def mistake_of(call: FunctionCall, run: Run | None = None) -> str:
-    """Why a call is `error` whatever it is given, "" if it is not; calls within its arguments do not count.
+    """Why a call is `error` with any arguments, "" if it is not; calls within its arguments do not count.
 
-    `run` spends what reading its pattern takes. Raises TooDear.
+    `run` spends steps for its pattern. Raises TooDear.
     """
     count = len(call.arguments)
     function, context = FUNCTIONS.get(call.key), CONTEXTS.get(call.key)
@@ -352,7 +352,7 @@ def mistake_of(call: FunctionCall, run: Run | None = None) -> str:
 
 
 def read_checked(text: str) -> Node:
-    """Read an expression of a policy, without such calls. Raises SyntaxFault."""
+    """Read an expression of a policy without such calls. Raises SyntaxFault."""
     node = parse_expression(text)
     try:
         for call, why in policy_mistakes(node, Run()):
@@ -363,7 +363,7 @@ def read_checked(text: str) -> Node:
 
 
 def options_of(search: FunctionCall) -> str | None:
-    """How a call that searches reads its pattern, if that is written; None if only the evaluation says so."""
+    """The options of a search, if written; None if only the evaluation tells."""
     at = SEARCHES[search.key].most - 1
     if len(search.arguments) <= at:
         return ""

@@ -1,4 +1,4 @@
-r"""The smallest parts of regular expressions: `\escape`, and the members of `[classes]`."""
+r"""Parts of regular expressions: `\escape`, and the members of `[classes]`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TO_READ_A_MEMBER: Final = 20
 
 
 class MarkReader:
-    """A pattern that is being read; `work` is what that took, in steps of an evaluation. Raises InvalidRequest."""
+    """A pattern being read; `work`: its cost in steps. Raises InvalidRequest."""
 
     def __init__(self, pattern: str) -> None:
         self._text = self._pattern = pattern
@@ -108,7 +108,7 @@ class MarkReader:
     # --- repetitions -----------------------------------------------------------------------------------------
 
     def bounds(self, character: str) -> tuple[int, int | None] | None:
-        """How often, if a repetition begins with the next character."""
+        """How often, if the next character begins a repetition."""
         if character and character in "*+?":
             self._at += 1
             return {"*": (0, None), "+": (1, None), "?": (0, 1)}[character]
@@ -133,7 +133,7 @@ class MarkReader:
     # --- sets ------------------------------------------------------------------------------------------------
 
     def read_set(self, *, fold: bool) -> tuple[CharacterTest, int]:
-        """What passes a set, after its [, and how many ranges and classes are in it."""
+        """The test of a set, after its [, and the number of its ranges and classes."""
         if _NAMED_SET.match(self._pattern, self._at - 1):
             self.bad("[:name:] stands only within brackets: [[:name:]]")
         negated = self.here("^")

@@ -1,4 +1,4 @@
-"""Expressions as trees. Each node knows its place in the text (`start`, `stop`: offsets) and how deep it is."""
+"""Expressions as trees. Each node has its place in the text (offsets `start`, `stop`) and its depth."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Constant(_Placed, frozen=True, kw_only=True):
 
 
 class Name(_Placed, frozen=True, kw_only=True):
-    """An attribute by its name; `my`, `target` and `parent`, in small letters, are ads."""
+    """An attribute by name; `my`, `target` and `parent`, in small letters, are ads."""
 
     name: str
     key: str
@@ -61,7 +61,7 @@ class Binary(_Placed, frozen=True, kw_only=True):
 
 
 class Logic(_Placed, frozen=True, kw_only=True):
-    """`&&` or `||` between two or more operands, from left to right."""
+    """`&&` or `||` between two or more operands, left to right."""
 
     operator: str
     operands: tuple[Node, ...]
@@ -90,7 +90,7 @@ class ListLiteral(_Placed, frozen=True, kw_only=True):
 
 
 class AdLiteral(_Placed, frozen=True, kw_only=True):
-    """A nested ad: names as they are written, and expressions."""
+    """A nested ad: names as written, and expressions."""
 
     pairs: tuple[tuple[str, Node], ...]
 
@@ -111,11 +111,11 @@ Node: TypeAlias = (
 
 
 SCOPE_WORDS: Final = frozenset({"my", "self", "target", "other", "parent"})
-"""Names, in small letters, that are ads where an ad has no such attribute: itself, the other one, the one around it."""
+"""Names, in small letters, of ads if no attribute has them: itself, the other one, the one around it."""
 
 
 def constant_of(node: Node) -> Value | None:
-    """The value of an expression that is a written value, or a list of them."""
+    """The value of a written value, or a list of them."""
     if isinstance(node, Constant):
         return node.value
     if isinstance(node, ListLiteral):
@@ -152,7 +152,7 @@ def children(node: Node) -> tuple[Node, ...]:
 def rewrite(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of node
     node: Node, change: Callable[[Node], Node | None]
 ) -> Node:
-    """The expression with what `change` makes of its parts, the whole first; None: ask their parts."""
+    """What `change` makes of its parts, the whole first; None: ask its parts."""
 
     def again(part: Node) -> Node:
         return rewrite(part, change)
@@ -184,7 +184,7 @@ def rewrite(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of node
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """The expression and all its parts, each before its own parts."""
+    """All parts, each before its own parts."""
     todo = [node]
     while todo:
         part = todo.pop()
@@ -193,14 +193,14 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def clauses(node: Node, operator: str = "&&") -> tuple[Node, ...]:
-    """The operands of the outermost chain of an operator, or the expression itself."""
+    """The operands of the outermost chain of an operator, or the expression."""
     if isinstance(node, Logic) and node.operator == operator:
         return tuple(part for operand in node.operands for part in clauses(operand, operator))
     return (node,)
 
 
 def two_readings(node: Node, side: str) -> tuple[str, str, str] | None:
-    """How an operation stands beside ?:, and what newer and older releases of HTCondor make of it."""
+    """How an operation stands beside ?:, and how newer and older releases of HTCondor read it."""
     match node:
         case Binary(operator="?:"):
             return None

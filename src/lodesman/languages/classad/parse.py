@@ -55,7 +55,7 @@ _SPELLED: Final = {"is": "=?=", "isnt": "=!="}
 
 
 def parse_expression(text: str, *, stored: bool = False) -> Node:
-    """Read one expression and nothing after it. Raises SyntaxFault.
+    """Raises SyntaxFault, also for what follows the expression.
 
     `stored`: it may be of a release in which ?: was the weakest operator.
     """
@@ -68,7 +68,7 @@ def parse_expression(text: str, *, stored: bool = False) -> Node:
 
 
 def parse_ad(text: str) -> Ad:
-    """Read one ad, in the new form if it begins with `[`, else in the old one. Raises SyntaxFault."""
+    """The new form begins with `[`. Raises SyntaxFault."""
     _check_length(text)
     if not _is_new(text, 0):
         return Ad(_old_form(text, 0, len(text)))
@@ -79,7 +79,7 @@ def parse_ad(text: str) -> Ad:
 
 
 def parse_ads(text: str) -> list[Ad]:
-    """Read the ads of a file: in the new form one after the other, in the old one with blank lines between.
+    """The ads of a file: in the new form one after the other, in the old one with blank lines between.
 
     Raises SyntaxFault.
     """
@@ -100,7 +100,7 @@ def _is_new(text: str, offset: int) -> bool:
 
 
 def entries_of(record: AdLiteral) -> dict[str, AdAttribute]:
-    """The attributes of a nested ad by their names in small letters."""
+    """By names in small letters."""
     return {lower(name): AdAttribute(name, value) for name, value in record.pairs}
 
 
@@ -110,7 +110,7 @@ def _check_length(text: str) -> None:
 
 
 def _old_form(text: str, start: int, stop: int) -> dict[str, AdAttribute]:
-    """Read a text in which a backslash is plain, but before a quote that does not end the line."""
+    """A backslash is plain, but before a quote that does not end the line."""
     entries: dict[str, AdAttribute] = {}
     for line in text[start:stop].split("\n"):
         end = start + len(line)
@@ -127,7 +127,7 @@ def _old_form(text: str, start: int, stop: int) -> dict[str, AdAttribute]:
 
 
 class _Parser:
-    """One text being read; `token` is the next one."""
+    """`token` is the next one."""
 
     def __init__(self, text: str, start: int = 0, stop: int | None = None, *, old: bool = False) -> None:
         self.text = text
@@ -138,7 +138,7 @@ class _Parser:
         self.nested = 0
         self.is_stored = False
         self.closed: Node | None = None
-        """What stood in the parentheses that were read last."""
+        """The content of the parentheses that were read last."""
 
     # --- tokens ----------------------------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ class _Parser:
     # --- trees -----------------------------------------------------------------------------------------------
 
     def count(self, start: int, *parts: Node) -> int:
-        """The depth of a new node with these parts. Raises SyntaxFault if there are too many, or it is too deep."""
+        """The depth of a new node. Raises SyntaxFault if there are too many, or it is too deep."""
         self.count_leaf(start)
         deepest = 0
         for part in parts:
@@ -252,7 +252,7 @@ class _Parser:
         return Binary(operator="?:", left=left, right=right, start=left.start, stop=right.stop, depth=depth)
 
     def logic(self, left: Node, operator: str, right: Node) -> Node:
-        """Read a chain of one operator, which is one node; `left` may be its beginning."""
+        """Read a chain of one operator as one node; `left` may be its beginning."""
         chained = isinstance(left, Logic) and left.operator == operator
         operands = (*cast("Logic", left).operands, right) if chained else (left, right)
         depth = self.count(left.start, *operands)
@@ -339,7 +339,7 @@ class _Parser:
         return Name(name=name, key=key, start=start, stop=token.stop)
 
     def until(self, mark: str, needed: str) -> tuple[tuple[Node, ...], int]:
-        """Read expressions with commas between them up to a mark, and where it ends. Constants count as items alone."""
+        """Read expressions between commas up to a mark, and its end. Constants count as items alone."""
         items: list[Node] = []
         while not self.at(mark):
             if items:
@@ -370,7 +370,7 @@ class _Parser:
         )
 
     def attribute_name(self, names: Container[str]) -> str:
-        """Read a name and the `=` after it. Raises SyntaxFault if it is known, in small letters."""
+        """Read a name and `=`. Raises SyntaxFault if `names` has it, in small letters."""
         token = self.token
         if token.kind not in {"name", "quoted"}:
             raise self.unexpected("where the name of an attribute is needed")

@@ -1,4 +1,4 @@
-"""What can be said of an expression before the other ad is known: what it asks of it, and what is left of it."""
+"""What an expression asks of an unknown ad, and what is left of it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class References(Struct, frozen=True, kw_only=True):
 
 
 def references(node: Node, my: Ad = EMPTY) -> References:
-    """What an expression in an ad asks for, also by way of that ad's other attributes.
+    """What an expression asks for, also by other attributes of its ad.
 
     A name without MY or TARGET that the ad lacks is one of the other ad.
     """
@@ -101,9 +101,9 @@ def _beyond(node: Select) -> set[str]:
 
 
 def dependents(ad: Ad, is_sought: Callable[[Asked], bool]) -> set[str]:
-    """The attributes of an ad, in small letters, that ask for what is sought, also by way of others.
+    """An ad's attributes, in small letters, that ask for what is sought, also by others.
 
-    It takes as long as the ad is large, however long the ways are.
+    It takes as long as the ad is large.
     """
     askers: dict[str, list[str]] = {}
     todo: list[str] = []
@@ -124,10 +124,10 @@ def dependents(ad: Ad, is_sought: Callable[[Asked], bool]) -> set[str]:
 
 
 def flatten(node: Node, my: Ad = EMPTY) -> Node:
-    """The expression with the values of its own ad put in, and what is known then worked out.
+    """The expression with its own ad's values, worked out as far as known.
 
-    What asks for the other ad, for the time or within a nested ad stays. In a match it is worth the same; ERROR if that
-    takes too many steps.
+    What asks for the other ad, for the time or within a nested ad stays. In a match it has the same value; ERROR if
+    that takes too many steps.
     """
     run = Run()
     flat = _flat(node, my, run)
@@ -183,7 +183,7 @@ def _with_operands(node: Logic, operands: tuple[Node, ...]) -> Logic:
 
 
 def can_be(node: Node) -> tuple[bool, bool]:
-    """Whether it may be true, and false, as far as its constants say."""
+    """Whether it may be true, and false, by its constants."""
     match node:
         case Constant(value=value):
             return is_true(value), truth(value) is False
@@ -212,7 +212,7 @@ def _known(node: Node, key: str, my: Ad, run: Run) -> Node:
 
 
 def asks_clock(node: Node, my: Ad) -> bool:
-    """Whether the worth of an expression may change with the time, also by way of other attributes."""
+    """Whether its value may change with the time, also by other attributes."""
     names = references(node, my).own & my.entries.keys()
     return _find_asked(node).clock or any(asked_by(my.entries[name]).clock for name in names)
 

@@ -31,7 +31,7 @@ _LOOKS: Final = {"?=": (1, False), "?!": (1, True), "?<=": (-1, False), "?<!": (
 _NAMED: Final = re.compile(r"\?P?<([A-Za-z_]\w{0,31})>|\?'([A-Za-z_]\w{0,31})'", re.ASCII)
 _FLAGS: Final = re.compile(r"\?(\^?)([imsxnU]*)(?:-([imsxnU]*))?([:)])")
 _LETTERS: Final = re.compile(r"[0-9A-Za-z_/@,:;=&%~'\"!<>-]{3,}")
-"""Characters that only stand for themselves; what follows may repeat the last of them."""
+"""Characters that only stand for themselves; the last may be repeated."""
 _NOT_HERE: Final = {
     "(*": "verbs (*...)", "(?|": "groups that share their numbers (?|...)", "(?(": "conditions (?(...)...)",
     "(?R": "recursion (?R)", "(?&": "recursion (?&name)", "(?P": "recursion and references (?P...)", "(?C": "callouts (?C)",
@@ -83,7 +83,7 @@ class _Flags:
 
 
 class PatternReader(MarkReader):
-    """Reads a pattern into `states`, of which the first is the end; matches begin at `start`."""
+    """Reads a pattern into `states`, the first of which is the end; matches begin at `start`."""
 
     def __init__(self, pattern: str, options: str, *, notes_groups: bool) -> None:
         super().__init__(pattern)
@@ -227,7 +227,7 @@ class PatternReader(MarkReader):
     # --- atoms -----------------------------------------------------------------------------------------------
 
     def _atom(self) -> _Piece | None:
-        """Read an atom; None: it only sets flags."""
+        """None: it only sets flags."""
         self.spend(_ATOM)
         if self.here("[[:<:]]") or self.here("[[:>:]]"):
             self._at += 7
@@ -309,7 +309,7 @@ class PatternReader(MarkReader):
         return take(branches)
 
     def _kind_of_group(self) -> Callable[[list[_Piece]], _Piece] | None:
-        """What becomes of its branches; None: it only sets flags until the end of the group around it."""
+        """What becomes of its branches; None: it only sets flags until the group around it ends."""
         if not self.here("?") and not self.here("*"):
             return self._join_branches if self._flags.n else self._numbered()
         for mark, (way, negated) in _LOOKS.items():

@@ -1,4 +1,4 @@
-"""Functions of ClassAds for policies of pools: names of users and slots, requests that are rounded up, times, chance."""
+"""Functions of ClassAds for pools' policies: names of users and slots, rounded requests, times, chance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOTHING: Final = 1e-8
 
 
 def _split_name(alone: int, name: Value) -> Value:
-    """What stands before and after the first @; without it `alone` says which of both the name is."""
+    """The parts around the first @; without it `alone` says which part the name is."""
     if not isinstance(name, str):
         return ERROR
     first, mark, second = name.partition("@")
@@ -27,7 +27,7 @@ def _split_name(alone: int, name: Value) -> Value:
 
 
 def _user_map(table: Value, user: Value, _: Value = UNDEFINED, default: Value = UNDEFINED) -> Value:
-    """There are no maps here: as in a pool that has none."""
+    """There are no maps here, as in a pool without any."""
     return ERROR if ERROR in (table, user) else default
 
 
@@ -64,7 +64,7 @@ def _up(value: int, step: int) -> int:
 
 
 def _interval(value: Value) -> Value:
-    """Seconds as days+hours:minutes:seconds, from the first of them that is not 0."""
+    """Seconds as days+hours:minutes:seconds, from the first that is not 0."""
     seconds_value = plain_number(value)
     if not isinstance(seconds_value, (int, float)) or number(int(seconds_value)) is ERROR:
         return ERROR
@@ -81,7 +81,7 @@ def _interval(value: Value) -> Value:
 
 
 def _random(run: Run, most: Value = 1.0) -> Value:
-    """Less than that; the same at the same moment of the same evaluation."""
+    """Below `most`; the same at the same moment of the same evaluation."""
     run.spend(_TO_DRAW)
     draw = random.Random(f"{run.now}:{run.steps}")
     if isinstance(most, bool) or not isinstance(most, (int, float)) or most <= 0:
@@ -96,5 +96,5 @@ POLICY_FUNCTIONS: Final[Mapping[str, tuple[Callable[..., Value], int, int]]] = {
     "quantize": (_quantize, 2, 2),
     "interval": (_interval, 1, 1),
 }
-"""By name in small letters: what it does, how many arguments at least and at most."""
+"""By name in small letters: the function, its fewest and most arguments."""
 RANDOM: Final = _random

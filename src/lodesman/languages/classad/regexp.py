@@ -1,8 +1,8 @@
 """Regular expressions that cannot take long: all alternatives are followed at once, so the work is text times pattern.
 
-Steps that were made before are remembered: the texts of a thousand queues have most of them in common. Where the order
-of alternatives matters (groups are asked for, a pattern has lookaround or is atomic), they are tried in their order,
-none twice at one place; each try is a step of the evaluation.
+Steps are remembered: the texts of a thousand queues have most of them in common. Where the order of alternatives
+matters (groups are asked for, a pattern has lookaround or is atomic), they are tried in order, none twice at one
+place; each try is a step.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOWHERE: Final[_Now] = frozenset()
 _MOST_STEPS: Final = 512
 _MOST_KEPT: Final = 4_096
 Slots = tuple[int, ...]
-"""Where the match and its groups begin and end, -1 where a group took no part."""
+"""Ends of the match and its groups, -1 for a group that took no part."""
 
 
 def _begins_word(text: str, at: int) -> bool:
@@ -51,7 +51,7 @@ PLACES: Final[Mapping[str, Callable[[str, int], bool]]] = {
     "b": lambda text, at: _begins_word(text, at) or _ends_word(text, at),
     "B": lambda text, at: not _begins_word(text, at) and not _ends_word(text, at),
 }
-"""Whether a place that takes no character is there: as escapes name them; ^ and $ those of lines, < and > those of words."""
+"""Places that take no character: as escapes name them; ^ and $ of lines, < and > of words."""
 _BITS: Final = {name: 1 << at for at, name in enumerate(PLACES)}
 
 
@@ -71,7 +71,7 @@ class Regexp:
 
     @property
     def size(self) -> int:
-        """The steps that a character of a text may cost: the states, and long lists of ranges in brackets."""
+        """The most steps for a character: the states, and long lists of ranges in brackets."""
         return len(self._states) + self._ranges
 
     @property
@@ -82,7 +82,7 @@ class Regexp:
     # --- whether it is there -----------------------------------------------------------------------------------
 
     def is_found(self, text: str, run: Run | None = None) -> bool:
-        """Whether it matches somewhere in the text. Raises TooDear.
+        """Whether it matches somewhere. Raises TooDear.
 
         It takes at most `size` steps for each character; one with lookaround spends its steps itself.
         """
@@ -99,7 +99,7 @@ class Regexp:
         return 0 in now
 
     def _remember(self, now: _Now, character: str, where: int) -> _Now:
-        """Remember a step, the same in all texts; forget what is known of them before it is too much."""
+        """Remember a step, the same in all texts; forget all before it is too much."""
         after = self._step(now, character, where)
         remembered = self._nows.get(after)
         if remembered is None:
@@ -142,7 +142,7 @@ class Regexp:
     # --- where it is -------------------------------------------------------------------------------------------
 
     def search(self, text: str, run: Run, start: int = 0, *, here: bool = False) -> Slots | None:
-        """The first match from there on, None if there is none. Raises TooDear.
+        """The first match from `start`. Raises TooDear.
 
         `here`: only one that begins there and is not empty.
         """
@@ -166,7 +166,7 @@ class _Walk:
         self._known: dict[tuple[int, int], tuple[int, Slots] | None] = {}
 
     def match(self, number: int, at: int, slots: Slots, empty: int = -1) -> tuple[int, Slots] | None:
-        """Where the best match from there ends, with its slots; `empty`: where it must not end."""
+        """The end of the best match from there, with its slots; `empty`: where it must not end."""
         todo, seen, run = [(number, at, slots)], self._seen, self._run
         while todo:
             number, at, slots = todo.pop()
@@ -216,7 +216,7 @@ class _Walk:
         return [(after, match[0] if inner.way == 0 else at, noted)]
 
     def _alone(self, start: int, at: int, slots: Slots) -> tuple[int, Slots] | None:
-        """What lookaround asks for has its own tries."""
+        """Lookaround has its own tries."""
         if (start, at) not in self._known:
             self._run.spend(_LOOK + len(slots) // _SLOTS)
             outside, self._seen = self._seen, set()
@@ -235,7 +235,7 @@ class PatternReading(NamedTuple):
 
 @lru_cache(maxsize=256)
 def reading_of(pattern: str, options: str = "", *, notes_groups: bool = False) -> PatternReading:
-    """Read a pattern. `notes_groups`: `search` says where its groups are.
+    """`notes_groups`: `search` says where its groups are.
 
     `options`: i case does not matter, m ^ and $ stand at lines, s . takes newlines, x blanks do not count.
     """

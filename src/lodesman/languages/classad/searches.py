@@ -1,4 +1,4 @@
-"""The functions of ClassAds that search texts with regular expressions, and put other text where these match."""
+"""Functions of ClassAds that search texts with regular expressions, and replace matches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TO_FILL: Final = 20
 
 
 def read_pattern(run: Run, pattern: str, options: str, *, notes_groups: bool = False) -> PatternReading:
-    """Read a pattern and pay its steps, also if it was read before. Raises TooDear."""
+    """Read a pattern and pay its steps, even if it was read before. Raises TooDear."""
     run.spend(1 + (len(pattern) >> 5))
     reading = reading_of(pattern, options, notes_groups=notes_groups)
     run.spend(reading.steps)
@@ -82,9 +82,9 @@ def _text_list_member(
 
 
 def _change(always: str, run: Run, *values: Value) -> Value:
-    r"""Put texts where a pattern matches, in which \1 is what a group took.
+    r"""Replace matches; \1 is what a group took.
 
-    `always`: options that the function adds: f the rest of the text stays, g all matches.
+    `always`: added options: f the rest of the text stays, g all matches.
     """
     special = _special(values)
     if special is not None:
@@ -139,7 +139,7 @@ def _fill_groups(template: str, text: str, slots: Slots) -> str | None:
 
 
 class _TextSearch(NamedTuple):
-    """What a search does with a pattern first and options last."""
+    """A search with the pattern first and options last."""
 
     work: Callable[..., Value]
     least: int

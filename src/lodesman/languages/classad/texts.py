@@ -1,4 +1,4 @@
-"""The functions of ClassAds that make, cut and compare texts, and those of texts that are lists ("a, b, c")."""
+"""Functions of ClassAds that make, cut and compare texts, and those of lists as texts ("a, b, c")."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _inside(value: Value) -> str:
 
 
 def _read_whole(digits: str) -> float:
-    """The number that digits are; one that is far too large is rounded."""
+    """A number that is far too large is rounded."""
     return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
 
 
@@ -67,7 +67,7 @@ def _read_number(text: str) -> float | None:
 
 
 def plain_number(value: Value) -> Value:
-    """The number of a number, a truth value or a text; UNDEFINED stays, all else is ERROR."""
+    """Of a number, a truth value or a text; UNDEFINED stays, all else is ERROR."""
     if isinstance(value, (Special, int, float)):
         return value
     if isinstance(value, (AbsTime, RelTime)):
@@ -77,7 +77,7 @@ def plain_number(value: Value) -> Value:
 
 
 def bound_text(text: str) -> Value:
-    """The text, or ERROR if it is too long: expressions could double one again and again."""
+    """ERROR for too long a text: expressions could double one again and again."""
     return text if len(text) <= MAX_TEXT else ERROR
 
 
@@ -154,7 +154,7 @@ def _compare_texts(change: Callable[[str], str], left: Value, right: Value) -> V
 
 
 def _version_sign(left: str, right: str) -> int:
-    """Compare versions: runs of digits are numbers, those with leading zeros fractions: 1.9 < 1.10, 1.01 < 1.1."""
+    """Runs of digits are numbers, those with leading zeros fractions: 1.9 < 1.10, 1.01 < 1.1."""
     at = 0
     for piece, other in zip_longest(left, right, fillvalue=""):
         if piece != other:
@@ -205,7 +205,7 @@ def _version_in_range(value: Value, low: Value, high: Value) -> Value:
 
 
 def items_of(text: str, marks: str) -> list[str]:
-    """What stands between any of the marks, without blanks around it and without what is empty."""
+    """The items between any of the marks, without blanks around them; empty ones are dropped."""
     first = marks[:1]
     marked = text.translate(dict.fromkeys(map(ord, marks), first)) if len(marks) > 1 else text
     parts = marked.split(first) if marks else [text]
@@ -219,7 +219,7 @@ def _text_list(work: Callable[[list[str]], Value], text: Value, marks: Value = U
 def _contains(
     work: Callable[[str, str, str], bool], empty: bool, left: Value, right: Value, marks: Value = USUAL_MARKS
 ) -> Value:
-    """Whether one is in the other. What is undefined contains nothing; `empty`: whether it is in everything."""
+    """What is undefined contains nothing; `empty`: whether it is in everything."""
     marks = USUAL_MARKS if marks is UNDEFINED else marks
     if left == "" and right is UNDEFINED and empty:
         return True
@@ -266,7 +266,7 @@ def _mean(numbers: list[float]) -> float:
 # --- what they cost ---------------------------------------------------------------------------------------
 
 Cost = Callable[[Run, list[Value]], None]
-"""Spends the steps of a call with these arguments. Raises TooDear."""
+"""Spends the steps of a call. Raises TooDear."""
 
 
 def _cost(times: int, run: Run, values: list[Value]) -> None:
@@ -313,8 +313,8 @@ TEXT_FUNCTIONS: Final[Mapping[str, _Work]] = {
     "stringlistsubsetmatch": (partial(_contains, partial(_is_subset, str), True), 2, 3),
     "stringlistisubsetmatch": (partial(_contains, partial(_is_subset, lower), True), 2, 3),
 }
-"""By name in small letters: what it does, how many arguments at least and at most."""
+"""By name in small letters: the function, its fewest and most arguments."""
 TEXT_COSTS: Final[Mapping[str, Cost]] = {
     name: cost_by_character for name in TEXT_FUNCTIONS if name.startswith(("stringlist", "version", "split"))
 }
-"""Of those that go through each character: by name in small letters."""
+"""For functions that read each character, by name in small letters."""

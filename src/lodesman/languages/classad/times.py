@@ -1,4 +1,4 @@
-"""Times in ClassAds: moments, with what a zone is ahead of UTC, and spans. Where nothing else is said the zone is UTC."""
+"""Times in ClassAds: moments with their zone's offset from UTC, and spans. The default zone is UTC."""
 
 from __future__ import annotations
 
@@ -107,14 +107,14 @@ _OF_MOMENTS: Final[Mapping[str, Callable[[datetime], int]]] = {
     "getminutes": lambda date: date.minute,
     "getseconds": lambda date: date.second,
 }
-"""As UTC has them; days of the year and of the week begin with 0, which is a Sunday."""
+"""As in UTC; days of the year and of the week begin with 0, which is a Sunday."""
 _OF_SPANS: Final[Mapping[str, tuple[int, int]]] = {
     "getdays": (86_400, 1 << 62),
     "gethours": (3_600, 24),
     "getminutes": (60, 60),
     "getseconds": (1, 60),
 }
-"""Their length in seconds, and how many of them the next larger one has."""
+"""Their seconds, and how many make the next larger one."""
 
 
 def _field(name: str, value: Value) -> Value:
@@ -142,7 +142,7 @@ def _split(value: Value) -> Value:
 
 
 def _parts_of_span(seconds: float) -> dict[str, Value]:
-    """Of a negative one the largest part that is not 0 is negative."""
+    """Of a negative span the largest part that is not 0 is negative."""
     whole, rest = divmod(abs(seconds), 60)
     parts: dict[str, float] = {
         "Days": int(whole) // 1440, "Hours": int(whole) // 60 % 24, "Minutes": int(whole) % 60, "Seconds": float(rest),
@@ -197,7 +197,7 @@ TIME_FUNCTIONS: Final[Mapping[str, tuple[Callable[..., Value], int, int]]] = {
     "timezoneoffset": (lambda: RelTime(0.0), 0, 0),
     **{name: (partial(_field, name), 1, 1) for name in (*_OF_MOMENTS, *_OF_SPANS)},
 }
-"""By name in small letters: what it does, how many arguments at least and at most."""
+"""By name in small letters: the function, its fewest and most arguments."""
 CLOCK_FUNCTIONS: Final[Mapping[str, tuple[Callable[..., Value], int, int]]] = {
     "abstime": (_moment, 0, 2),
     "currenttime": (_moment, 0, 0),

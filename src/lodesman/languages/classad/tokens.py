@@ -1,4 +1,4 @@
-"""The words of ClassAd texts: one regular expression cuts a text into tokens, in time linear in the text."""
+"""The tokens of ClassAd texts, cut by one regular expression in linear time."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _fault_of_junk(text: str, start: int) -> SyntaxFault:
 
 
 def unescape(text: str, token: AdToken, *, old: bool = False) -> str:
-    """The text between the quotes of a token. Raises SyntaxFault at an unknown escape."""
+    """The text in a token's quotes. Raises SyntaxFault at an unknown escape."""
     if old and token.kind == "text":
         return token.text.replace('\\"', '"')
 
@@ -91,7 +91,7 @@ def unescape(text: str, token: AdToken, *, old: bool = False) -> str:
 
 
 def number_of(text: str, token: AdToken, *, negative: bool = False) -> int | float:
-    """The value of a number token. Raises SyntaxFault if 64 bits do not hold it, and at a leading zero."""
+    """Raises SyntaxFault if 64 bits do not hold it, and at a leading zero."""
     digits = token.text
     if not digits.isdecimal():
         real = float(digits)

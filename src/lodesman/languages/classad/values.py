@@ -1,9 +1,9 @@
-"""Values of ClassAds and what operators make of them: three-valued logic, with UNDEFINED and ERROR.
+"""Values of ClassAds and their operators: three-valued logic, with UNDEFINED and ERROR.
 
-    value = bool | int | float | str | tuple of values | Ad | AbsTime | RelTime | UNDEFINED | ERROR
+value = bool | int | float | str | tuple of values | Ad | AbsTime | RelTime | UNDEFINED | ERROR
 
-Whole numbers have 64 bits. Texts are compared without regard to case, but for `=?=` and `=!=`; case is that of ASCII, as in
-HTCondor. What a number cannot hold is ERROR (HTCondor wraps it round).
+Whole numbers have 64 bits. Texts are compared without regard to ASCII case, but for `=?=` and `=!=`, as in HTCondor.
+What a number cannot hold is ERROR (HTCondor wraps it round).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UPPER: Final = {code + 32: code for code in range(ord("A"), ord("Z") + 1)}
 
 
 class Special(Enum):
-    """The two values that are no data: nothing is known, or something is wrong."""
+    """No data: nothing is known, or something is wrong."""
 
     UNDEFINED = "undefined"
     ERROR = "error"
@@ -44,7 +44,7 @@ class NestedAd:
 
 
 class AbsTime(Struct, frozen=True):
-    """A moment: seconds since 1970, and how many seconds its zone is ahead of UTC."""
+    """Seconds since 1970, and the seconds that its zone is ahead of UTC."""
 
     seconds: int
     ahead: int
@@ -72,14 +72,14 @@ def upper(text: str) -> str:
 
 
 def steps_of(value: Value) -> int:
-    """What it costs to go through a text, the only thing that costs here. Case of letters beyond ASCII is dear."""
+    """The cost to go through a text; other values cost nothing. Case of letters beyond ASCII is dear."""
     if not isinstance(value, str):
         return 0
     return len(value) >> (5 if value.isascii() else 2)
 
 
 def truth(value: Value) -> bool | Special:
-    """The value as a condition: numbers count; a text, a list or an ad is ERROR."""
+    """A condition: numbers count; a text, a list or an ad is ERROR."""
     if value is True or value is False or isinstance(value, Special):
         return value
     return value != 0 if isinstance(value, _Number) else ERROR
@@ -91,7 +91,7 @@ def is_true(value: Value) -> bool:
 
 
 def number(value: float) -> Value:
-    """The number, or ERROR if 64 bits do not hold it."""
+    """ERROR if 64 bits do not hold it."""
     if isinstance(value, int):
         return value if INT_MIN <= value <= INT_MAX else ERROR
     return value if math.isfinite(value) else ERROR
@@ -239,7 +239,7 @@ STRICT: Final[Mapping[str, Operation]] = {
     "=?=": same,
     "=!=": _differ,
 }
-"""The operators that need both values, by how they are written."""
+"""Operators that need both values, as written."""
 
 UnaryName = Literal["-", "+", "!", "~"]
 

@@ -1,4 +1,4 @@
-"""Arguments and environments of jobs as HTCondor writes them: the functions of ClassAds that read and join them.
+"""Functions that read and join arguments and environments of jobs as HTCondor writes them.
 
 In the second version words stand between blanks, '...' keeps blanks and '' in it is a quote; in the first one quotes
 are plain.
@@ -20,7 +20,7 @@ _MARKS: Final = re.compile(r"[ \t\n\r']+")
 
 
 def _words(text: str) -> list[str] | None:
-    """The words of the second version; None if a quote is never closed."""
+    """Words of the second version; None if a quote is never closed."""
     words: list[str] = []
     at = 0
     while True:
@@ -72,7 +72,7 @@ def _list_to_args(items: Value, version: Value = 2) -> Value:
 
 
 def _put(entries: list[str], variables: dict[str, str]) -> bool:
-    """Whether all of them are NAME=VALUE; what has $$ may be none yet."""
+    """Whether all are NAME=VALUE; what has $$ may not be one yet."""
     for entry in entries:
         name, mark, _ = entry.partition("=")
         if not name or not (mark or "$$" in entry):
@@ -113,4 +113,4 @@ WORD_FUNCTIONS: Final[Mapping[str, tuple[Callable[..., Value], int, int]]] = {
     "envv1tov2": (_from_first_version, 1, 1),
     "mergeenvironment": (_merge, 0, 1_000),
 }
-"""By name in small letters: what it does, how many arguments at least and at most."""
+"""By name in small letters: the function, its fewest and most arguments."""

@@ -1,4 +1,4 @@
-"""Expressions and ads as text that reads as the same, with as few parentheses as can be; values as functions print them."""
+"""Expressions and ads as text that reads as the same, with the fewest parentheses; values as functions print them."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ _PREFIX, _ALONE = 12, 14
 
 
 def write_expression(node: Node) -> str:
-    """The canonical text of an expression: equal trees have equal texts."""
+    """Canonical: equal trees have equal texts."""
     return _write(node)[0]
 
 
 def write_ad(ad: Ad) -> str:
-    """An ad in the new form, one attribute a line."""
+    """In the new form, one attribute a line."""
     lines = "".join(f"  {write_name(entry.name)} = {write_expression(entry.node)};\n" for entry in ad)
     return f"[\n{lines}]\n"
 
 
 def write_name(name: str) -> str:
-    """An attribute's name, in single quotes unless it is plain."""
+    """In single quotes unless it is plain."""
     plain = _PLAIN.fullmatch(name) and name.lower() not in _RESERVED
     return name if plain else f"'{name.translate(_IN_NAME)}'"
 
@@ -108,7 +108,7 @@ def _write(node: Node) -> tuple[str, int]:  # noqa: C901, PLR0911, PLR0912 - a c
 
 
 def write_time(value: AbsTime | RelTime) -> str:
-    """2020-01-02T03:04:05+01:00, where it is; days+hours:minutes:seconds, as many of them as are needed."""
+    """2020-01-02T03:04:05+01:00, where it is; the needed part of days+hours:minutes:seconds."""
     if isinstance(value, RelTime):
         minutes, seconds = divmod(int(abs(value.seconds)), 60)
         hours, minutes = divmod(minutes, 60)

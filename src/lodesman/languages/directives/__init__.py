@@ -1,1 +1,1 @@
-"""What the lines of batch systems in a script (#SBATCH, #$, #PBS, #BSUB) ask for, as attributes of a description."""
+"""What lines of batch systems in a script (#SBATCH, #$, #PBS, #BSUB) ask for, as attributes."""

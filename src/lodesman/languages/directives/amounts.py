@@ -1,4 +1,4 @@
-"""Times, sizes, indexes and words of a line as each batch system writes them. None: it is no such text."""
+"""Times, sizes, indexes and words as each batch system writes them. None: no such text."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def slurm_seconds(text: str) -> int | None:
 
 
 def pbs_seconds(text: str) -> int | None:
-    """Seconds, M:S, H:M:S or D:H:M:S, without their fraction; None without any time."""
+    """Seconds, M:S, H:M:S or D:H:M:S, without fraction; None without any time."""
     parts = _numbers(text.partition(".")[0])
     if not parts or len(parts) > 4:
         return None
@@ -47,7 +47,7 @@ def pbs_seconds(text: str) -> int | None:
 
 
 def lsf_seconds(text: str) -> int | None:
-    """Minutes, or hours:minutes; None without any time, or for one that a host behind a slash measures."""
+    """Minutes, or hours:minutes; None without any time, or if a host behind a slash measures it."""
     parts = _numbers(text)
     if not parts or len(parts) > 2:
         return None
@@ -61,7 +61,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def megabytes(text: str, usual: str = "m", *, times: int = 1) -> int | None:
-    """MB of 2^20 bytes, rounded up; `usual` is the unit of a number without one. `b` and `w` (8 bytes) may stand alone."""
+    """MB of 2^20 bytes, rounded up; `usual`: the default unit. `b` and `w` (8 bytes) may stand alone."""
     match = _SIZE.fullmatch(text)
     if match is None:
         return None
@@ -71,8 +71,7 @@ def megabytes(text: str, usual: str = "m", *, times: int = 1) -> int | None:
 
 
 def indexes(text: str, *, least: int = 0) -> dict[str, Any] | None:
-    """Attributes of an array with the indexes 1-10, 1-10:2, 7, or a list of these, each once; `least`: the first
-    allowed.
+    """An array with the indexes 1-10, 1-10:2, 7, or a list of these, each once; `least`: the first allowed.
 
     Of more than a million only their number.
     """
@@ -106,10 +105,10 @@ _LONG_NAME: Final = re.compile(r"--[\w-]+=")
 
 
 class SplitLine:
-    """The words of a line as a shell splits them. Raises ValueError for a quote that is never closed.
+    """Split as by a shell. Raises ValueError for a quote that is never closed.
 
-    `torn`: words in which the line's own quotes, or a backslash, hold a comma of one value, which the reader of the
-    list of variables does not see. `cuts_words`: a `#` within a word begins a comment, too.
+    `torn`: words in which the line's own quotes, or a backslash, hold a comma of one value, which the reader of
+    variables does not see. `cuts_words`: a `#` within a word begins a comment, too.
     """
 
     def __init__(self, line: str, *, cuts_words: bool) -> None:
@@ -134,7 +133,7 @@ def _is_torn(raw: str) -> bool:
 
 
 def split_list(text: str) -> list[str] | None:
-    """What stands between commas that are not in quotes; None if a quote is never closed."""
+    """Split at commas outside quotes; None if a quote is never closed."""
     return None if re.search(r"['\"]", _QUOTED.sub("", text)) else _ITEM.findall(text)
 
 

@@ -99,7 +99,7 @@ def _variables(request: ScriptRequest, text: str) -> None:
 
 
 def _queues(request: ScriptRequest, text: str) -> None:
-    """Queues, of which one may be that of a host: `short.q@n1`; groups of hosts (`@@big`) and all (`@*`) are places."""
+    """One may be of a host: `short.q@n1`; groups of hosts (`@@big`) and all (`@*`) are places."""
     if re.search(r"@[^@*]", re.sub(r"@@[^,|]*", "", text)):
         request.refuse(HOSTS)
     else:
@@ -188,7 +188,7 @@ OPTIONS: Final = table({
 
 
 def read(request: ScriptRequest, lines: list[tuple[int, str]]) -> None:
-    """All lines, and what they mean together. `-soft` holds for the rest of its line, as `-hard` and `-q` do."""
+    """`-soft` holds for the rest of its line, as `-hard` and `-q` do."""
     for number, line in lines:
         if not line.startswith("-"):
             request.option = ScriptOption(number, f"#$ {line.strip()}")
@@ -216,8 +216,8 @@ def read(request: ScriptRequest, lines: list[tuple[int, str]]) -> None:
 def _memory(request: ScriptRequest, slots: int) -> None:
     """Requests for each slot.
 
-    The limit h_vmem is Memory, without it the largest request of free memory, as of job classes; others of these stay
-    requests if they differ. Without any it is h_rss.
+    h_vmem is Memory, without it the largest request of free memory, as of job classes; differing others stay requests.
+    Without any it is h_rss.
     """
     amounts: dict[str, float | None] = {
         name: _amount(request, name) for name in _MEMORY.values() if name in request.kept

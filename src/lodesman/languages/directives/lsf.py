@@ -101,7 +101,7 @@ def _requirements(request: ScriptRequest, text: str) -> None:
 
 
 def _usage(request: ScriptRequest, name: str, amount: str) -> None:
-    """Memory that is reserved is of the whole job unless a cluster says otherwise."""
+    """Reserved memory is of the whole job unless a cluster says otherwise."""
     if name == "mem":
         request.kept["reserved"] = request.option, amount
     elif "gpu" in name:
@@ -167,7 +167,7 @@ def read(request: ScriptRequest, lines: list[tuple[int, str]]) -> None:
 
 
 def _read_reserved(request: ScriptRequest, cores: int) -> None:
-    """A number without a unit is in MB, and any is of the whole job, unless a cluster sets it otherwise: that is said.
+    """By default a number is in MB, and for the whole job; that is said.
 
     One that no job can mean is refused.
     """

@@ -87,7 +87,7 @@ def _resources(request: ScriptRequest, text: str) -> None:
 
 
 def _mark(request: ScriptRequest, name: str, mark: str) -> None:
-    """What stands behind `#` of all nodes: `1:ppn=4#excl`, `#shared`, or a property that each has."""
+    """Behind `#` of all nodes: `1:ppn=4#excl`, `#shared`, or a property that each has."""
     if name != "nodes":
         request.refuse(Obstacle(UNREAD, "A comment stands behind a blank."))
     elif mark == "shared":
@@ -131,7 +131,7 @@ def _other_resource(request: ScriptRequest, name: str, amount: str) -> None:
 
 
 def _chunk(request: ScriptRequest, text: str, cores: str) -> None:
-    """`1:ncpus=4:mem=8gb` of select, `1:ppn=4` of nodes: one node, and what is asked of it."""
+    """One node and its request: `1:ncpus=4:mem=8gb` of select, `1:ppn=4` of nodes."""
     count, *parts = text.split(":")
     if whole(count) is None:
         count, parts = "1", [count, *parts]

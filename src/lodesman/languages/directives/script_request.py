@@ -1,4 +1,4 @@
-"""What the lines of one batch system ask for, as far as they were read: attributes, notes, and what is refused."""
+"""What the lines of one batch system ask for: attributes, notes, and refusals."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ _SAID_BY: Final = {
 
 
 class ScriptRequest:
-    """Attributes that mean the same here, and all else that the lines say."""
+    """Attributes with the same meaning here, and all else that the lines say."""
 
     def __init__(self) -> None:
         self.attributes: dict[str, Any] = {}
@@ -134,20 +134,20 @@ class ScriptRequest:
         self.torn: set[str] = set()
 
     def note(self, reason: str) -> None:
-        """Note that the option at hand, or the `part` of it, has no effect."""
+        """The option at hand, or the `part` of it, has no effect."""
         parts = self.notes.setdefault(reason, {}).setdefault(self.option.words, [])
         parts += [self.part] if self.part and self.part not in parts else []
         if len(parts) == self.size:
             parts.clear()
 
     def without_effect(self) -> Iterator[str]:
-        """The options, or parts of them, that have no effect, with the reason."""
+        """Options, or parts, without effect, with the reason."""
         for reason, options in self.notes.items():
             texts = [f"{', '.join(parts)} of {words}" if parts else words for words, parts in options.items()]
             yield f"without effect: {', '.join(texts)}: {reason}."
 
     def parts(self, texts: Iterable[str]) -> Iterator[str]:
-        """The parts of the option at hand, one after another: notes are about that one."""
+        """Parts of the option at hand, one by one: notes are about the current one."""
         pieces = list(filter(None, map(str.strip, texts)))
         for piece in pieces:
             self.part, self.size = (piece, len(pieces)) if len(pieces) > 1 else ("", 1)
@@ -155,16 +155,16 @@ class ScriptRequest:
         self.part, self.size = "", 1
 
     def refuse(self, obstacle: Obstacle, *unless: str, option: ScriptOption | None = None) -> None:
-        """Refuse the option at hand, or that one, unless these attributes say it."""
+        """Refuse an option (the one at hand) unless these attributes say it."""
         unless = unless or _SAID_BY.get(obstacle, ())
         self.refusals.append(LineRefusal(option or self.option, *obstacle, unless))
 
     def slots(self, own: int) -> int:
-        """The cores that each core's amounts are for: those of the user, else of the lines."""
+        """The cores that each core's amounts are for: the user's, else the lines'."""
         return self.given_cores or own
 
     def put(self, name: str, value: object) -> None:
-        """Set an attribute; None is a text that cannot be read."""
+        """None is a text that cannot be read."""
         if value is None:
             self.refuse(Obstacle(UNREAD, f"Say it in an option of lode submit, or as --set {name}=..."), name)
         else:
@@ -186,9 +186,9 @@ class ScriptRequest:
     def memory(
         self, megabytes: int | None, text: str, *, usual: str = "M", units: Sequence[str] = ("M", "G")
     ) -> None:
-        """Set Memory in MB; None or 0 cannot be read. An amount so small that no program can mean it is said.
+        """Set Memory in MB; None or 0 cannot be read. An absurdly small amount is said.
 
-        `usual`: the unit of a number without one, '' for bytes.
+        `usual`: the default unit, '' for bytes.
         """
         self.put("Memory", megabytes if megabytes and megabytes > 0 else None)
         self.taken.pop("Memory", None)
@@ -206,7 +206,7 @@ class ScriptRequest:
             self.attributes.pop(name, None)
 
     def array(self, indexes: Mapping[str, Any] | None, at_once: str | None = "") -> None:
-        """Set the indexes of an array, and how many of its jobs run at once; None: that is said apart."""
+        """The indexes of an array, and how many jobs run at once; None: that is said apart."""
         most = whole(at_once) if at_once else 0
         limit = self.attributes.get("AtMost") if at_once is None else None
         self.no_array()
@@ -230,7 +230,7 @@ class ScriptRequest:
             self.attributes["AtMost"] = most
 
     def join(self, kept: str, joined: str, usual: str) -> None:
-        """Send both streams to the file of the first one."""
+        """Send both streams to the first one's file."""
         self.files[joined] = self.files.setdefault(kept, usual)
         self.joined = True
 
@@ -240,7 +240,7 @@ class ScriptRequest:
             self.join("StdOutput", "StdError", "")
 
     def count(self, name: str, usual: int = 0) -> int:
-        """A whole number from 1 that was kept; refuse anything else."""
+        """A kept whole number from 1; refuse anything else."""
         if name not in self.kept:
             return usual
         option, text = self.kept[name]
@@ -251,7 +251,7 @@ class ScriptRequest:
         return number
 
     def variables(self, text: str, *, has_quotes: bool = True) -> None:
-        """Set variables, NAME=VALUE between commas; a name alone, and ALL, are of the user's shell.
+        """NAME=VALUE between commas; a name alone, and ALL, are of the user's shell.
 
         `has_quotes`: quotes in the list hold commas. A comma meant for a value, which the system would not see so, is
         refused.
@@ -280,7 +280,7 @@ Handler = Callable[[ScriptRequest, str], None]
 
 
 def table(groups: Mapping[tuple[int, str], Handler]) -> dict[str, tuple[int, Handler]]:
-    """Options by name, from groups of them: (how many words follow, names with blanks between) -> what they mean."""
+    """Options by name, from groups: (words that follow, names with blanks between) -> meaning."""
     return {name: (words, handler) for (words, names), handler in groups.items() for name in names.split()}
 
 
@@ -331,7 +331,7 @@ def stream(name: str) -> Handler:
 
 
 def again(request: ScriptRequest, _text: str) -> None:
-    """Let the job go back, as any may that says nothing."""
+    """The job may go back, as any may by default."""
     request.attributes.pop("MaxAttempts", None)
     request.note(COUNTS)
 
@@ -342,7 +342,7 @@ def holds(request: ScriptRequest, _text: str) -> None:
 
 
 def shell(request: ScriptRequest, text: str) -> None:
-    """Note the program that reads the script; of several for hosts the first."""
+    """The program that reads the script; of several for hosts the first."""
     request.interpreter = text.partition(",")[0].partition("@")[0]
     if len(request.interpreter.split()) != 1:
         request.interpreter = ""
@@ -350,7 +350,7 @@ def shell(request: ScriptRequest, text: str) -> None:
 
 
 def words_of(request: ScriptRequest, number: int, line: str, *, cuts_words: bool) -> list[str]:
-    """The words of a line as a shell splits them; none, and a refusal, if it is no line of options.
+    """Split as by a shell; none, and a refusal, if it is no line of options.
 
     `cuts_words`: a `#` within a word begins a comment.
     """
@@ -374,7 +374,7 @@ def read_short(
     request: ScriptRequest, options: Mapping[str, tuple[int, Handler]], number: int, line: str, *, joined: bool = True,
     cuts_words: bool = False,
 ) -> None:  # fmt: skip
-    """Read options that begin with one dash; if `joined`, a value may follow without a blank."""
+    """Read options with one dash; if `joined`, a value may follow without a blank."""
     words = words_of(request, number, line, cuts_words=cuts_words)
     while words:
         name = words.pop(0)

@@ -1,4 +1,4 @@
-"""A script's lines of batch systems, and what its job gets so that it runs unchanged."""
+"""A script's lines of batch systems, and what its job needs to run unchanged."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PADDED: Final = re.compile(r"%[0-9]+[A-Za-z]")
 
 
 class _System(NamedTuple):
-    """A batch system, how its lines begin, whether it reads them behind the first command, and what reads them."""
+    """How its lines begin, whether they count behind the first command, and their reader."""
 
     name: str
     mark: str
@@ -85,9 +85,9 @@ def translate_script(
     job_class: str = "",
     is_folder: Callable[[str], bool] = lambda _path: False,
 ) -> Translation | None:
-    """The lines of batch systems in a script; None without any. `options` and `job_class` go first.
+    """None without any lines. `options` and `job_class` go first.
 
-    `is_folder`: whether a path is one where the user is; files of streams are in it there.
+    `is_folder`: whether a path is a folder where the user is; files of streams are in it there.
     """
     systems = [(system, lines) for system in _SYSTEMS if (lines := _lines_of(text, system))]
     others = _other_lines(text)
@@ -127,7 +127,7 @@ def _left_out(requests: Iterable[ScriptRequest], options: Mapping[str, Any]) -> 
 
 
 def _meaning(request: ScriptRequest, system: _System) -> object:
-    """What lines of two systems must agree in: all but names of files and what each system says of itself."""
+    """What two systems must agree in: all but names of files and each system's own words."""
     variables = {
         name: value
         for name, value in request.environment.items()
@@ -170,7 +170,7 @@ def _other_lines(text: str) -> list[LineRefusal]:
 
 
 def unread_lines(text: str) -> list[int]:
-    """Lines of Slurm or PBS behind the first command, where these systems do not read them."""
+    """Lines of Slurm or PBS behind the first command, where they do not count."""
     numbers: list[int] = []
     for system in _SYSTEMS:
         if not system.reads_all:
@@ -186,7 +186,7 @@ def unread_lines(text: str) -> list[int]:
 def _complete(
     request: ScriptRequest, system: _System, text: str, name: str, options: Mapping[str, Any]
 ) -> Translation:
-    """All attributes together. A job that asks for its own number is the only member of an array."""
+    """A job that asks for its own number is the only member of an array."""
     merged = overlay(dict(request.attributes), options)
     facts = ScriptFacts(
         name=escape_percents(merged.get("JobName", name)), cores=merged.get("NumberOfProcessors", 1),
@@ -262,9 +262,9 @@ def _tasks(attributes: Mapping[str, Any]) -> Tasks | None:
 
 
 def _files(request: ScriptRequest, system: _System, facts: ScriptFacts) -> dict[str, str]:
-    """The files of the standard streams.
+    """Of the standard streams.
 
-    One keeps the usual name if its own has no meaning here, or is that of the other stream in another folder.
+    One keeps the usual name if its own has no meaning here, or is the other stream's in another folder.
     """
     names: dict[str, str] = {}
     paths = {normpath(path_of(pattern)) for pattern in request.files.values()}
@@ -296,7 +296,7 @@ def _plain(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _cpu_time(request: ScriptRequest, attributes: Mapping[str, Any]) -> dict[str, int]:
-    """The CPU time of a job with several cores or much time, which would meet the usual day before its own limit.
+    """For several cores or much time, which would meet the usual day before its own limit.
 
     One that asks for any time keeps that limit, and it is said.
     """
@@ -322,7 +322,7 @@ def _interpreter(request: ScriptRequest, text: str) -> str:
 
 
 def _said_beside(request: ScriptRequest, system: _System, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """What the lines say beside attributes: variables as the job gets them, a hold, a job class."""
+    """Beside attributes: variables as the job gets them, a hold, a job class."""
     all_variables = attributes.get("Environment")
     variables = all_variables if isinstance(all_variables, Mapping) else {}
     values: dict[str, Any] = {

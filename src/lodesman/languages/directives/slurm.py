@@ -170,7 +170,7 @@ def read(request: ScriptRequest, lines: list[tuple[int, str]]) -> None:
 
 
 def _read_one(request: ScriptRequest, number: int, words: list[str]) -> list[str]:
-    """Read the first option of these words; returns the words behind it."""
+    """Returns the words behind the first option."""
     word, *rest = words
     name, equals, value = word.partition("=") if word.startswith("--") else (word[:2], word[2:], word[2:])
     name = _whole_name(name)
@@ -192,7 +192,7 @@ def _read_one(request: ScriptRequest, number: int, words: list[str]) -> list[str
 
 
 def _whole_name(name: str) -> str:
-    """An option may be cut short while it is the only one that begins so."""
+    """An option may be shortened while it is unique."""
     meant = (
         [option for option in OPTIONS if option.startswith(name)]
         if len(name) > 3 and name not in OPTIONS
@@ -202,7 +202,7 @@ def _whole_name(name: str) -> str:
 
 
 def recount_tasks(variables: Mapping[str, str], cores: int) -> dict[str, str]:
-    """The variables of tasks, where an option of the user says how many cores there are."""
+    """The variables of tasks, where the user's option sets the cores."""
     counted = dict(variables)
     each = cores
     if _TASKS in counted:

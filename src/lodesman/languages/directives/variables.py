@@ -1,4 +1,4 @@
-"""What a job of each batch system knows of itself: variables of its environment, and words in names of its files.
+"""What a job of each batch system knows of itself: environment, and words in file names.
 
 Values hold placeholders of an array: `%s` its index, `%j` the job, `%(FirstJob)s` the first of the submission.
 """
@@ -24,7 +24,7 @@ class Tasks(NamedTuple):
 
 
 class ScriptFacts(NamedTuple):
-    """What is known of a job before it runs; `name` with its percent signs doubled."""
+    """A job before it runs; `name` with doubled percent signs."""
 
     name: str
     cores: int
@@ -36,7 +36,7 @@ Values = dict[str, str]
 
 
 def slurm(job: ScriptFacts) -> tuple[Values, Values]:
-    """The variables that every job gets, and those that it gets if its script names them."""
+    """The variables of every job, and those that a script gets by naming them."""
     always = {"SLURM_CPUS_ON_NODE": str(job.cores)}
     if job.tasks:
         parts = {
@@ -105,7 +105,7 @@ def lsf(job: ScriptFacts) -> tuple[Values, Values]:
 
 
 class Words(NamedTuple):
-    """The words that a system replaces in names of files, what they are here, and the names of its variables."""
+    """The words replaced in file names, what they are here, and names of variables."""
 
     in_names: re.Pattern[str]
     meaning: Mapping[str, str]
@@ -147,7 +147,7 @@ LSF: Final = Words(
 
 
 def escape_percents(value: Any) -> Any:
-    """The value of an attribute whose percent signs stand for themselves in an array."""
+    """For a value whose percent signs stand for themselves in an array."""
     if isinstance(value, dict):
         return {name: escape_percents(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -156,13 +156,13 @@ def escape_percents(value: Any) -> Any:
 
 
 def path_of(pattern: str) -> str:
-    """A stream's file without the host that may stand before it."""
+    """A stream's file without its host."""
     host, colon, path = pattern.partition(":")
     return path if colon and "/" not in host else pattern
 
 
 def file_name(pattern: str, words: Words, name: str, *, is_array: bool) -> str | None:
-    """The name of a stream's file below the job's folder, its text escaped; None if a word in it has no meaning here."""
+    """A stream's file below the job's folder, escaped; None if a word in it has no meaning here."""
     pattern = path_of(pattern)
     folder, _, last = pattern.rpartition("/")
     if pattern.startswith(("/", "~")) or folder.startswith("$") or ".." in folder.split("/"):

@@ -1,4 +1,4 @@
-"""Complexes, the resources that Grid Engine knows: the table that `qconf -sc` prints (complex(5))."""
+"""Complexes, Grid Engine's resources: the table of `qconf -sc` (complex(5))."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Complex(Struct, frozen=True, kw_only=True):
         return self.consumable is not Consumable.NO
 
     def value(self, text: str) -> Value:
-        """The value that a text means for it. Raises InvalidConfig with the attribute `name`."""
+        """Raises InvalidConfig with the attribute `name`."""
         try:
             return read_value(self.kind, text)
         except InvalidConfig as fault:
@@ -74,7 +74,7 @@ class Complex(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Complexes:
-    """All resources, in order, found by name and shortcut, which depend on case."""
+    """In order, found by name and shortcut, which depend on case."""
 
     entries: tuple[Complex, ...]
     _found: dict[str, Complex] = field(init=False, repr=False, compare=False)
@@ -96,19 +96,19 @@ class Complexes:
         return self._found.get(name)
 
     def near(self, name: str) -> str:
-        """A hint at the resource that an unknown name may mean; "" if none is near."""
+        """A hint at the resource that an unknown name may mean; "" if none."""
         folded = {entry.name.casefold(): entry.name for entry in self.entries}
         near = get_close_matches(name.casefold(), folded, 1, 0.6)
         return f"Did you mean {folded[near[0]]}?" if near else ""
 
     def canonical(self, name: str) -> str | None:
-        """The name behind a name or shortcut; None if there is no such resource."""
+        """The name behind a name or shortcut; None if unknown."""
         entry = self._found.get(name)
         return entry.name if entry else None
 
 
 def read_complexes(text: str, *, faults: list[SyntaxFault], source: str = "") -> Complexes:
-    """Read a table. What is wrong is added to `faults`, and left out. Raises TooLarge."""
+    """What is wrong is added to `faults`, and left out. Raises TooLarge."""
     return complexes_of(logical_lines(text, faults=faults, source=source), faults)
 
 
@@ -134,7 +134,7 @@ def complexes_of(lines: Iterable[LogicalLine], faults: list[SyntaxFault]) -> Com
 
 
 def is_complex(words: list[str]) -> bool:
-    """Whether the words of a line are a row of this table."""
+    """Whether a line is a row of this table."""
     return len(words) == len(COLUMNS) and words[2].upper() in _CHOICES["type"]
 
 
@@ -181,7 +181,7 @@ def _check(entry: Complex, line: LogicalLine, offsets: dict[str, int]) -> None:
 
 
 def write_complexes(complexes: Complexes) -> str:
-    """The table as `qconf -sc` prints it, without the comment at its end."""
+    """As `qconf -sc` prints it, without its last comment."""
     rows = [
         (
             entry.name,

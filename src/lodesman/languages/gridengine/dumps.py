@@ -1,7 +1,7 @@
-"""Dumps of a Grid Engine as configuration files: a text for each object as `qconf` prints it.
+"""Dumps of a Grid Engine as configuration files: a `qconf` text for each object.
 
-A file is named for the option of `qconf` that printed it, with the object behind a dot: `sc`, `sconf`, `srqs`,
-`sq.all.q`, `shgrp.@gpu`, `su.staff`, `sprj.genomics`, `sjc.app`, `sp.smp`, `sul`.
+A file is named for the option of `qconf`, with the object behind a dot: `sc`, `sconf`, `srqs`, `sq.all.q`,
+`shgrp.@gpu`, `su.staff`, `sprj.genomics`, `sjc.app`, `sp.smp`, `sul`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class ConvertedDumps(Struct, frozen=True, kw_only=True):
 
 
 def convert_dumps(texts: Mapping[str, str], site: str) -> ConvertedDumps:
-    """Configuration for dumps by their names; `site` is the name of the cluster here.
+    """`texts`: by name; `site`: the cluster's name here.
 
     Raises InvalidRequest if there is no dump; SyntaxFault, with its file, for one that cannot be read.
     """
@@ -117,7 +117,7 @@ def _kind(name: str) -> str:
 
 
 def _values(text: str, source: str) -> dict[str, str]:
-    """The settings of an object by name.
+    """An object's settings by name.
 
     Raises SyntaxFault, also for what no `qconf` prints: a line that is no setting, a setting that comes twice, an
     object of another name, or without the settings of any dump.
@@ -172,7 +172,7 @@ def _site(
 def _parameters(
     queue: Mapping[str, str], words: Vocabulary, left: list[UnplacedSetting]
 ) -> Iterator[tuple[str, int | str]]:
-    """A queue in the words of a resource file. Values for single hosts have no place, but for slots."""
+    """As in a resource file. Values for single hosts have no place, but for slots."""
     for key, (parameter, kind) in _LIMITS.items():
         base, single = _parts(queue.get(key, ""))
         if single:
@@ -194,12 +194,12 @@ def _parameters(
 
 
 def _parts(text: str) -> tuple[str, list[tuple[str, str]]]:
-    """Split `4,[node1=8],[@gpu=2]` into the value of a queue and those of single hosts and groups."""
+    """Split `4,[node1=8],[@gpu=2]` into the queue's value and those of hosts and groups."""
     return _OVERRIDE.sub("", text).strip(", "), _OVERRIDE.findall(text)
 
 
 def _amount(kind: ComplexType, text: str) -> int:
-    """The number of a text, 0 for no limit. Raises InvalidConfig."""
+    """0 for no limit. Raises InvalidConfig."""
     value = read_value(kind, text) if text not in _NONE else 0
     if not isinstance(value, str) and value < 0:
         raise InvalidConfig(f"{text} is below 0.")

@@ -1,4 +1,4 @@
-"""Texts of `qconf -sc`, `-shgrp`, `-su` and `-sprj`, in any order, several in one file."""
+"""Texts of `qconf -sc`, `-shgrp`, `-su` and `-sprj`, in any order and number."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class _Block:
 
 
 def read_vocabulary(texts: Mapping[str, str], *, faults: list[SyntaxFault]) -> Vocabulary:
-    """What files define, by name and text. What is wrong is added to `faults`, and left out. Raises TooLarge.
+    """By name and text. What is wrong is added to `faults`, and left out. Raises TooLarge.
 
-    Without any complex in them the complexes are those of Grid Engine 8.1.9.
+    Without any complex, those of Grid Engine 8.1.9 hold.
     """
     rows: list[LogicalLine] = []
     blocks: list[_Block] = []
@@ -69,7 +69,7 @@ def read_vocabulary(texts: Mapping[str, str], *, faults: list[SyntaxFault]) -> V
 
 
 def _next(line: LogicalLine, words: list[str], block: _Block | None, blocks: list[_Block]) -> _Block | None:
-    """Take one line of an object; returns the object to which the next line belongs."""
+    """Take one line; returns the object of the next line."""
     key = words[0]
     if key not in _FIRST and key not in _OTHERS:
         hint = "A row of complexes has 8 columns; an object starts with group_name or name."

@@ -27,7 +27,7 @@ JcList = frozenset[str]
 
 
 def offered_classes(jc_list: JcList) -> tuple[str, ...] | None:
-    """The names of a list, the keywords first; None if every job may enter."""
+    """The names, keywords first; None if every job may enter."""
     if jc_list >= _KEYWORDS:
         return None
     return tuple(sorted(jc_list, key=lambda name: (name not in _KEYWORDS, name)))
@@ -54,7 +54,7 @@ class QueueJcLists(Struct, frozen=True, kw_only=True):
     groups: Mapping[str, JcList] = field(default_factory=dict)  # With their `@`.
 
     def on(self, host: str, groups: Iterable[str] = ()) -> JcList | AmbiguousJcList:
-        """The list on a host that is in these host groups."""
+        """`groups`: the host's groups."""
         host = host.lower()
         if host in self.hosts:
             return self.hosts[host]
@@ -78,11 +78,11 @@ class QueueJcLists(Struct, frozen=True, kw_only=True):
         return sorted(self.anywhere - _KEYWORDS)
 
     def names_class(self, name: str) -> bool:
-        """Whether a list has this class or a variant of it, so that the class cannot be deleted."""
+        """Whether a list has this class or its variant, so that it cannot be deleted."""
         return any(job_class.partition(".")[0] == name for job_class in self.classes())
 
     def ambiguous(self, vocabulary: Vocabulary) -> Iterator[AmbiguousJcList]:
-        """The hosts of known host groups where the list is ambiguous, by name."""
+        """The hosts of known groups where the list is ambiguous."""
         for host in sorted({host for group in self.groups for host in vocabulary.hosts_of(group)}):
             jc_list = self.on(host, vocabulary.groups_of(host))
             if isinstance(jc_list, AmbiguousJcList):
@@ -101,7 +101,7 @@ def _text(jc_list: JcList) -> str:
 
 
 class JcListText(Struct, frozen=True, kw_only=True):
-    """What a text says: lists, or else faults. All texts are sentences."""
+    """Lists, or else faults. All texts are sentences."""
 
     lists: QueueJcLists | None
     faults: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ class JcListText(Struct, frozen=True, kw_only=True):
 
 
 def read_jc_list(text: str) -> JcListText:
-    """Read the value of the attribute. Whether the classes exist is not checked."""
+    """Whether the classes exist is not checked."""
     faults: list[str] = []
     warnings: list[str] = []
 

@@ -1,4 +1,4 @@
-r"""The lines of Grid Engine's texts: one that ends in `\` goes on in the next, one that starts with `#` is a comment."""
+r"""Lines of Grid Engine's texts: one that ends in `\` goes on in the next; `#` begins a comment."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ class LogicalLine(Struct, frozen=True, kw_only=True):
         return [(match.start(), match[0]) for match in _WORD.finditer(self.text)]
 
     def fault(self, offset: int, message: str, hint: str = "") -> SyntaxFault:
-        """A fault at an offset; the message has no full stop."""
+        """`message`: without a full stop."""
         line, column = self.place(offset)
         data = {"source": self.source} if self.source else {}
         return SyntaxFault(f"{message}.", line=line, column=column, hint=hint, **data)
 
 
 def note(faults: list[SyntaxFault], fault: SyntaxFault) -> None:
-    """Add a fault, unless there are a hundred: what is no text at all is not reported line by line."""
+    """Add a fault, up to a hundred: what is no text at all is not reported line by line."""
     if len(faults) < MAX_FAULTS:
         faults.append(fault)
 
 
 def logical_lines(text: str, *, faults: list[SyntaxFault], source: str = "") -> Iterator[LogicalLine]:
-    """The lines that say something; one with characters that no text has is a fault. Raises TooLarge."""
+    """Lines with content; one with characters that no text has is a fault. Raises TooLarge."""
     if len(text) > _MAX_CHARACTERS:
         message = f"The text has {len(text)} characters; at most {_MAX_CHARACTERS} are read."
         raise TooLarge(message, hint="Split it.", limit=_MAX_CHARACTERS, size=len(text))

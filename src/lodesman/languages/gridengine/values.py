@@ -1,8 +1,8 @@
-"""Values of Grid Engine's complexes by type (sge_types(1), complex(5)): text, canonical text, comparison.
+"""Values of complexes by type (sge_types(1), complex(5)): text, canonical text, comparison.
 
-Numbers of all types are written alike, as the real parser reads them: decimal with fraction and exponent, octal
-(`010`), hexadecimal, then a multiplier: K M G T are powers of 1024, k m g t of 1000. They are exact (int, or Fraction
-where a fraction remains), so that what is booked and given back adds up to nothing.
+Numbers of all types are as the real parser reads them: decimal with fraction and exponent, octal (`010`), hexadecimal,
+then a multiplier: K M G T are powers of 1024, k m g t of 1000. They are exact (int, else Fraction), so that what is
+booked and given back adds up to nothing.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from fractions import Fraction
 from lodesman.base.errors import InvalidConfig
 
 Number = int | Fraction | float
-"""An exact number; of texts only INFINITY is a float, and load values may be any."""
+"""Exact; of texts only INFINITY is a float, and load values may be any."""
 
 Value = Number | str
-"""A number (seconds, bytes; TRUE is 1), or the text of a string or host."""
+"""A number (seconds, bytes; TRUE is 1), or text."""
 
 
 class ComplexType(StrEnum):
@@ -72,7 +72,7 @@ def is_numeric(kind: ComplexType) -> bool:
 
 
 def read_value(kind: ComplexType, text: str) -> Value:
-    """The value that a text means. Raises InvalidConfig without a position."""
+    """Raises InvalidConfig without a position."""
     if kind in _TEXTS:
         read: Value | None = text.lower() if kind is ComplexType.HOST else text
         read = read or None
@@ -93,7 +93,7 @@ def read_value(kind: ComplexType, text: str) -> Value:
 
 
 def exact(number: Number) -> Number:
-    """The same number, an int if it is whole: sums of these are quick."""
+    """An int if it is whole: sums of these are quick."""
     return number.numerator if isinstance(number, Fraction) and number.denominator == 1 else number
 
 
@@ -126,7 +126,7 @@ def _seconds(text: str) -> int | None:
 
 
 def write_value(kind: ComplexType, value: Value) -> str:
-    """The canonical text: it reads as the same value, and equal values have one text."""
+    """Canonical: it reads as the same value, and equal values have one text."""
     if isinstance(value, str):
         return value
     if kind is ComplexType.BOOL:
@@ -197,14 +197,14 @@ def _fits(request: str, offer: str) -> bool:
 
 
 class UnreadableValue(ValueError):
-    """A part of a value cannot be read; the text is a sentence without a full stop."""
+    """The text is a sentence without a full stop."""
 
 
 _BRACKET_OR_COMMA = re.compile(r"[\[\],]")
 
 
 def split_outside_brackets(text: str) -> list[str]:
-    """The pieces between commas outside brackets. Raises UnreadableValue for brackets that do not close."""
+    """Split at commas outside brackets. Raises UnreadableValue for brackets that do not close."""
     if "[" not in text and "]" not in text:
         return text.split(",")
     pieces, start, depth = [], 0, 0
@@ -228,7 +228,7 @@ _MAX_NAME = 255
 
 
 def class_name_problem(name: str) -> str:
-    """What is wrong with the name of a job class or a variant, without a full stop; "" if nothing is."""
+    """What is wrong with a name of a job class or variant, without a full stop; "" if nothing."""
     if len(name) > _MAX_NAME:
         return f"has {len(name)} characters; at most {_MAX_NAME}"
     if _NAME.match(name):

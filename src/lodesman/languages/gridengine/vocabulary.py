@@ -1,4 +1,4 @@
-"""Host groups, user lists and projects (hostgroup(5), access_list(5), project(5)), and all of them together."""
+"""Host groups, user lists and projects (hostgroup(5), access_list(5), project(5))."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class UserList(Struct, frozen=True, kw_only=True):
     kinds: tuple[str, ...] = ("ACL",)
 
     def has(self, user: str, groups: Collection[str] = ()) -> bool:
-        """Whether a user is on it, by name or by a group."""
+        """Whether a user is on it, by name or group."""
         return user in self.users or not self.groups.isdisjoint(groups)
 
 
@@ -83,7 +83,7 @@ def _hosts_of(groups: Mapping[str, HostGroup]) -> dict[str, frozenset[str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vocabulary:
-    """All that rules may name. Host groups may be nested; one that is in itself adds nothing by that."""
+    """What rules may name. Nested host groups; one that is in itself adds nothing by that."""
 
     complexes: Complexes = STOCK_COMPLEXES
     host_groups: Mapping[str, HostGroup] = field(default_factory=dict)
@@ -103,19 +103,19 @@ class Vocabulary:
         object.__setattr__(self, "_groups", {host: frozenset(names) for host, names in groups.items()})
 
     def hosts_of(self, group: str) -> frozenset[str]:
-        """All hosts of a group, nested ones too, in lower case; none if there is no such group."""
+        """Nested ones too, in lower case; none for an unknown group."""
         return self._hosts.get(group, frozenset())
 
     def groups_of(self, host: str) -> frozenset[str]:
-        """All groups that a host is in, directly or not; names of hosts ignore case."""
+        """All groups of a host, direct or not; case does not count."""
         return self._groups.get(host.lower(), frozenset())
 
     def lists_of(self, user: str, groups: Collection[str] = ()) -> frozenset[str]:
-        """The user lists that a user is on, by name or by a group of the account."""
+        """The user lists of a user, by name or by the account's groups."""
         return frozenset(name for name, user_list in self.user_lists.items() if user_list.has(user, groups))
 
     def with_accounts(self, groups: Mapping[str, Collection[str]]) -> Vocabulary:
-        """With the users of the groups that lists name, and a list of each other group. `groups`: of each account."""
+        """Add the users of groups that lists name, and a list of each other group. `groups`: of each account."""
         members: dict[str, set[str]] = {}
         for user, of in groups.items():
             for group in of:

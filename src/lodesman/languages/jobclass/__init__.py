@@ -1,4 +1,4 @@
-"""Job classes of Univa Grid Engine 8.1: templates that administrators control, and what jobs may do to them."""
+"""Job classes of Univa Grid Engine 8.1: administrators' templates, and what jobs may change."""
 
 from lodesman.languages.jobclass.access import Violation, check, check_template, judge_class, refusal_sentence
 from lodesman.languages.jobclass.attributes import CanonicalKey, JobValue, JobValues, entries_of

@@ -1,6 +1,6 @@
 """Whether a finished job keeps to its class, and a class to the template.
 
-Only the finished job counts: whoever changed a value, and changed it back, did nothing.
+A value that was changed back counts as unchanged.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Deed(StrEnum):
 
 
 class Violation(Struct, frozen=True, kw_only=True):
-    """One value that a class, or for a class the template, does not allow."""
+    """A value that a class, or the template, does not allow."""
 
     attribute: str
     key: str | None  # None for a scalar or a whole list.
@@ -68,14 +68,14 @@ class Violation(Struct, frozen=True, kw_only=True):
 _MOST_SAID = 100
 _Violations = tuple[Violation, ...]
 VerdictCache = dict[tuple[str, ClassValue], tuple[_Violations, _Violations]]
-"""What is judged of a value of an attribute, by one template."""
+"""Judgements of an attribute's value by one template."""
 
 
 def check(snapshot: ClassSnapshot, values: JobValues, canonical: CanonicalKey) -> tuple[Violation, ...]:
-    """Everything in which a finished job goes against its class, in the order of the class's attributes.
+    """All that a finished job has against its class, in the order of attributes.
 
-    Values are compared as texts, truth values by what they mean, keys by their canonical name. Raises UnreadableValue
-    for a list in a text that cannot be read.
+    Values are compared as texts, truth values by meaning, keys by canonical name. Raises UnreadableValue for a list in
+    a text that cannot be read.
     """
     return tuple(
         violation
@@ -85,7 +85,7 @@ def check(snapshot: ClassSnapshot, values: JobValues, canonical: CanonicalKey) -
 
 
 def refusal_sentence(snapshot: ClassSnapshot, violations: Iterable[Violation]) -> str:
-    """One sentence, without a full stop, that names all violations."""
+    """One sentence, without a full stop."""
     sentences = "; ".join(violation.sentence for violation in violations)
     return f'job class "{snapshot.name}" does not allow: {sentences}'
 
@@ -158,11 +158,11 @@ def _check_list(
 def check_template(
     template: JobClass, job_class: JobClass, canonical: CanonicalKey, verdicts: VerdictCache | None = None
 ) -> Mapping[str, tuple[Violation, ...]]:
-    """By variant, everything in which a class goes against the template (its variant `default`), the first hundred or
-    so.
+    """By variant, where a class goes against the template (its variant `default`), the first hundred or so: a value
+    that is not left open there, or a specifier that is withheld.
 
-    That is a value that is not left open there, or a specifier that is withheld. Variants that keep to it are left out.
-    A value that several variants have is judged once; with one `verdicts` for several classes, one that these have.
+    Variants that keep to it are left out. A value of several variants is judged once; with common `verdicts`, of
+    several classes.
     """
     forced = template.snapshot(DEFAULT_VARIANT).attributes
     verdicts = {} if verdicts is None else verdicts
@@ -186,7 +186,7 @@ def check_template(
 def _judge(
     name: str, held: ClassValue, mine: ClassValue, canonical: CanonicalKey
 ) -> tuple[_Violations, _Violations]:
-    """What a value gives, and what it leaves open, against that of the template."""
+    """What a value gives, and what it leaves open, against the template's."""
     violations = _check_value(name, held, job_value(kind_of(name), mine), canonical)
     return tuple(islice(violations, _MOST_SAID)), tuple(
         islice(_find_opened(name, held, mine, canonical), _MOST_SAID)
@@ -196,12 +196,12 @@ def _judge(
 def judge_class(
     template: JobClass, job_class: JobClass, canonical: CanonicalKey, verdicts: VerdictCache | None = None
 ) -> JobClass:
-    """The class with those variants in conflict that go against the template as it is now."""
+    """The class with the variants in conflict that go against the template now."""
     return replace(job_class, conflicts=frozenset(check_template(template, job_class, canonical, verdicts)))
 
 
 def count_comparisons(template: JobClass, classes: Iterable[JobClass]) -> int:
-    """How many entries of the template these classes are held against."""
+    """How many template entries are compared with these classes."""
     forced = template.snapshot(DEFAULT_VARIANT).attributes
     lengths = {name: length for name, held in forced.items() if (length := length_of(held))}
     values: set[tuple[str, ClassValue]] = set()

@@ -1,7 +1,7 @@
-"""The attributes of a job class, and the values that jobs have for them.
+"""The attributes of a job class, and jobs' values for them.
 
-A scalar is one text. A keyed list has names, each with a value or none. A positional list has texts with positions from
-"0" as keys. The kinds follow from what `qsub` accepts behind its switches.
+A scalar is one text. A keyed list has names, each with a value or none. A positional list has texts with positions
+from "0" as keys. The kinds are those of `qsub`'s switches.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from types import MappingProxyType
 from lodesman.languages.gridengine.values import split_outside_brackets
 
 JobValue = str | Mapping[str, str | None] | tuple[str, ...]
-"""What a job has: a scalar, a keyed list (None: the key has no value), a positional list."""
+"""A scalar, a keyed list (None: the key has no value), a positional list."""
 JobValues = Mapping[str, JobValue]
-"""The attributes that a job has, by name. One that is not there, or empty, is unset."""
+"""By name. An attribute that is missing, or empty, is unset."""
 
 CanonicalKey = Callable[[str, str], str]
-"""(attribute, key) -> the name by which keys are compared: with complexes, `s` and `slots` are one resource."""
+"""(attribute, key) -> the name to compare: with complexes, `s` and `slots` are one resource."""
 
 
 class AttributeKind(StrEnum):
@@ -42,7 +42,7 @@ KINDS: Mapping[str, AttributeKind] = MappingProxyType(
     | dict.fromkeys(_KEYED.split(), AttributeKind.KEYED)
     | {"CMDARG": AttributeKind.POSITIONAL}
 )
-"""Every known attribute in canonical order; those of version 8.1 come first, and every class has them."""
+"""In canonical order; those of version 8.1 come first, and every class has them."""
 
 # A job has each of these in one of two states: to unset one is to give it its default.
 BOOLEAN_DEFAULTS: Mapping[str, str] = MappingProxyType(
@@ -52,18 +52,18 @@ _TRUE, _FALSE = ("y", "yes", "true", "1"), ("n", "no", "false", "0")
 
 
 def truth(text: str) -> str:
-    """A truth value as `y` or `n`; any other text as it is."""
+    """`y` or `n`; any other text as it is."""
     low = text.lower()
     return "y" if low in _TRUE else "n" if low in _FALSE else text
 
 
 def kind_of(attribute: str) -> AttributeKind:
-    """The kind of an attribute; one that is unknown is a scalar."""
+    """An unknown attribute is a scalar."""
     return KINDS.get(attribute, AttributeKind.SCALAR)
 
 
 def entries_of(attribute: str, value: JobValue | None) -> dict[str, str | None]:
-    """The entries of a list by key; none if it is unset. A text is read as behind a switch: `a=1,b`."""
+    """By key; none if it is unset. A text is read as behind a switch: `a=1,b`."""
     if not value:
         return {}
     if isinstance(value, str):
@@ -72,7 +72,7 @@ def entries_of(attribute: str, value: JobValue | None) -> dict[str, str | None]:
 
 
 def read_list(kind: AttributeKind, text: str) -> Mapping[str, str | None] | tuple[str, ...]:
-    """Read the list behind a switch; commas inside brackets belong to values. Raises UnreadableValue."""
+    """Read a switch's list; commas inside brackets belong to values. Raises UnreadableValue."""
     pieces = [piece.strip() for piece in split_outside_brackets(text)]
     if kind is AttributeKind.POSITIONAL:
         return tuple(pieces)

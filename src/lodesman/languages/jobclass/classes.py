@@ -1,4 +1,4 @@
-"""All job classes at one time: which of them a job gets, and what a change of some makes of the others."""
+"""All job classes at one time: which one a job gets, and what changes of some make of others."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from lodesman.languages.jobclass.rights import (
 from lodesman.wire.job_classes import JobClassSection
 
 UsableClass = Callable[[str], str | None]
-"""A name of a jc_list -> the class that the owner of a job may name to enter there, "" for none; None: there is none."""
+"""A name of a jc_list -> the class that a job's owner may name to enter there, "" for none; None: there is none."""
 
 
 def every_class(listed: str) -> str:
-    """The `UsableClass` where it is not known who may use which class."""
+    """The `UsableClass` if users' rights are unknown."""
     return "" if listed == NO_JC else listed
 
 
 NO_CLASS = "NONE"
-"""What a job names that is to have no class, whatever jobs have that name none."""
+"""Names that a job has no class, whatever the default is."""
 REQUESTS = ("l_hard", "l_soft")
 """The lists whose keys are resources."""
 # Names and variants of classes that are compared for one suggestion: a few milliseconds.
@@ -45,7 +45,7 @@ _MOST_LOOKS, _LOOKS_OF_CLASS = 50_000, 20
 
 
 class Classes(Struct, frozen=True, kw_only=True):
-    """All job classes, the template among them, and what decides who gets which."""
+    """All job classes with the template, and what decides who gets which."""
 
     by_name: Mapping[str, JobClass]
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
@@ -57,18 +57,18 @@ class Classes(Struct, frozen=True, kw_only=True):
 
     @property
     def template(self) -> JobClass:
-        """The class that others start from, and have to keep to."""
+        """The class that others start from, and keep to."""
         return self.by_name[TEMPLATE]
 
     def canonical(self, attribute: str, key: str) -> str:
-        """The name by which keys of a list are compared: resources have second names."""
+        """For keys of a list: resources have second names."""
         name = self.vocabulary.complexes.canonical(key) if attribute in REQUESTS else None
         return name or key
 
     def derive(
         self, name: str | None, user: str, groups: Collection[str] = ()
     ) -> ClassSnapshot | ClassRefusal | None:
-        """What a job of this user gets and keeps of the class that it names; None: a job without a class.
+        """What a job of this user keeps of its class; None: a job without a class.
 
         `name` None or "": it asks for none; NONE: it wants none. Each of the user's `groups` is a user list, too,
         unless a user list has its name.
@@ -77,7 +77,7 @@ class Classes(Struct, frozen=True, kw_only=True):
         return self.get(class_name, user, groups) if isinstance(class_name, str) else class_name
 
     def get(self, name: str, user: str, groups: Collection[str] = ()) -> ClassSnapshot | ClassRefusal:
-        """What a job of this user gets of `class` or `class.variant`."""
+        """`name`: `class` or `class.variant`."""
         return self.of(user, groups).get(name)
 
     def of(self, user: str, groups: Collection[str] = ()) -> ClassesOfUser:
@@ -86,7 +86,7 @@ class Classes(Struct, frozen=True, kw_only=True):
         return ClassesOfUser(self, ClassUser(user, lists))
 
     def find(self, full_name: str) -> tuple[JobClass, frozenset[str]] | ClassRefusal:
-        """The class of `class` or `class.variant`, and the variants that are meant: of a class alone all."""
+        """The class, and the variants that are meant: of a class alone all."""
         name, variant = split_name(full_name)
         job_class = self.by_name.get(name)
         if job_class is None or variant not in job_class.variants:
@@ -117,7 +117,7 @@ class Classes(Struct, frozen=True, kw_only=True):
         return after if same else after.judged(self.by_name)
 
     def judged(self, names: Iterable[str]) -> Classes:
-        """With the conflicts of these classes as the template makes them."""
+        """The classes, with current conflicts of these `names`."""
         template = replace(self.template, conflicts=frozenset())
         verdicts: VerdictCache = {}
         classes = {
@@ -126,9 +126,7 @@ class Classes(Struct, frozen=True, kw_only=True):
         return replace(self, by_name={**self.by_name, **classes, TEMPLATE: template})
 
     def conflicts_of(self, name: str, verdicts: VerdictCache | None = None) -> dict[str, list[str]]:
-        """By variant, how a class goes against the template, in sentences without a full stop. `verdicts`: of other
-        classes.
-        """
+        """By variant, how a class goes against the template, without a full stop. `verdicts`: of other classes."""
         if name == TEMPLATE:
             return {}
         violations_of = check_template(self.template, self.by_name[name], self.canonical, verdicts)
@@ -139,7 +137,7 @@ class Classes(Struct, frozen=True, kw_only=True):
 
 
 class ClassesOfUser:
-    """All job classes as one user may use them; what is judged once is kept."""
+    """Job classes for one user; what is judged once is kept."""
 
     __slots__ = ("_classes", "_known", "_suggested", "_user")
 
@@ -149,14 +147,14 @@ class ClassesOfUser:
         self._suggested: dict[str, str | None] = {}
 
     def get(self, name: str) -> ClassSnapshot | ClassRefusal:
-        """What a job of this user gets of `class` or `class.variant`."""
+        """`name`: `class` or `class.variant`."""
         snapshot = self._known.get(name)
         if snapshot is None:
             snapshot = self._known[name] = derive(self._classes.by_name, name, self._user)
         return snapshot
 
     def usable(self, listed: str) -> str | None:
-        """The class that a job of this user would have to name to enter where a jc_list has this name.
+        """The class to name to enter where a jc_list has this name.
 
         "": none at all, NONE where a job that names none gets one; None: the user may use none. ANY_JC: any class may
         enter, and the first thousands are none for this user; the others are not judged.
@@ -203,6 +201,6 @@ NO_CLASSES = Classes(by_name={})
 
 
 def classes_of(stored: Iterable[JobClass], vocabulary: Vocabulary) -> Classes:
-    """These classes; without a template among them, with that of a new installation."""
+    """Without a template among them, with a new installation's."""
     by_name = {TEMPLATE: fresh_template()} | {job_class.name: job_class for job_class in stored}
     return Classes(by_name=by_name, vocabulary=vocabulary).judged(by_name)

@@ -1,4 +1,4 @@
-"""What a text of job classes would change, and everything that speaks against it."""
+"""What a text of job classes would change, and what speaks against it."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ from lodesman.languages.jobs.record import shown
 
 EditMode = Literal["add", "change", "either"]
 Problem = Callable[[str, JobValue], str]
-"""(attribute, value) -> why no job can have it; "" if jobs can. An entry of a list of requests is a value of its own."""
+"""(attribute, value) -> why no job can have it; "" if jobs can. An entry of a list of requests is an own value."""
 
 _MOST_CLASSES = 1_000
 MOST_NAMES = 500
-"""Of each of `owner`, `user_lists` and `xuser_lists`. Classes that are stored may have more, until they are changed."""
+"""For each of `owner`, `user_lists` and `xuser_lists`. Stored classes may have more, until they are changed."""
 _LONGEST_NAME = 255
 _LISTS = ("user_lists", "xuser_lists")
 _MAX_FAULTS = 100
@@ -74,12 +74,12 @@ class Author(Struct, frozen=True, kw_only=True):
 
     @property
     def owner(self) -> tuple[str, ...]:
-        """The author as an owner; the name NONE cannot be written as one."""
+        """The author as an owner; NONE cannot be one."""
         return (self.name,) if self.name != "NONE" else ()
 
 
 class ClassNotice(Struct, frozen=True, kw_only=True):
-    """What is odd in a class and does not stop it."""
+    """What is odd in a class, but allowed."""
 
     job_class: str
     attribute: str  # "": it is about the whole class.
@@ -98,18 +98,18 @@ class ClassEdit(Struct, frozen=True, kw_only=True):
 
 
 def error_of(refusal: ClassRefusal, *, line: int = 0, **data: object) -> LodesmanError:
-    """A refusal as an error; `line` of a text, 0: it is about none."""
+    """`line`: of a text, 0 for none."""
     place = _at(line, refusal.sentence) if line else {"message": refusal.sentence}
     return _KINDS.get(refusal.reason, Conflict)(reason=refusal.reason.value, **place, **data)
 
 
 def _at(line: int, words: str) -> dict[str, Any]:
-    """The message and place of an error, as faults of syntax have them."""
+    """As faults of syntax have them."""
     return {"message": f"line {line}, column 1: {words}", "line": line, "column": 1}
 
 
 def one_error(faults: Sequence[LodesmanError]) -> LodesmanError:
-    """One error with all of them in its data: of their kind if they have one, else InvalidConfig."""
+    """All in the data of one: of their kind if they share one, else InvalidConfig."""
     kinds = {type(fault) for fault in faults}
     kind = kinds.pop() if len(kinds) == 1 else InvalidConfig
     first = str(faults[0])
@@ -125,11 +125,10 @@ def edit_classes(
     before: Classes, text: str, by: Author, how: EditMode, *, groups: Collection[str] = (),
     meaningless: Mapping[str, str] | None = None, problem: Problem | None = None,
 ) -> ClassEdit:  # fmt: skip
-    """What a text with one or several classes would change. Raises TooLarge.
+    """What a text with classes would change. Raises TooLarge.
 
-    `either`: classes that there are change, others are new. `groups`: those that accounts are known to have.
-    `meaningless`: attributes without a meaning here, each with a remark. `problem`: what is wrong with a value, in
-    whole sentences.
+    `either`: existing classes change, others are new. `groups`: those known of accounts. `meaningless`: attributes
+    without a meaning here, each with a remark. `problem`: what is wrong with a value, in whole sentences.
     """
     reading = _Reading(before, by, how)
     pieces = split_classes(text)
@@ -209,7 +208,7 @@ class _Reading:
         self.found.setdefault(job_class.name, (job_class, class_text.lines))
 
     def _start(self, present: JobClass | None, name: str) -> JobClass:
-        """What a text lacks: attributes as in the template; who owns and may use a class as it is now."""
+        """What a text lacks: attributes as in the template; the present owners and users."""
         template = self.before.template
         if present is None:
             return replace(new_class(template, name, self.by.name), owner=self.by.owner)
@@ -247,7 +246,7 @@ def _against_template(
 
 
 def _too_large(job_class: JobClass, lines: Mapping[str, int]) -> Iterator[LodesmanError]:
-    """The first variant that gives its jobs more than each submission should keep."""
+    """The first variant with more than each submission should keep."""
     values = [
         value for held in job_class.attributes.values() for value in (held.base, *held.variants.values())
     ]
@@ -263,7 +262,7 @@ def _too_large(job_class: JobClass, lines: Mapping[str, int]) -> Iterator[Lodesm
 def _too_many_entries(
     job_class: JobClass, template: JobClass, lines: Mapping[str, int]
 ) -> Iterator[LodesmanError]:
-    """Refusals name the entries of each variant, and each value is compared with those of the template."""
+    """Refusals name a variant's entries, and each value is compared with the template's."""
     count = judged = 0
     for name, held in job_class.attributes.items():
         own = sum(map(length_of, held.variants.values()))
@@ -318,7 +317,7 @@ def _too_many_names(job_class: JobClass, lines: Mapping[str, int]) -> Iterator[L
 
 
 def _wrong_values(job_class: JobClass, lines: Mapping[str, int], problem: Problem) -> Iterator[LodesmanError]:
-    """Values for which each job of the class would be refused, each once."""
+    """Values for which all jobs would be refused, each once."""
     for attribute in filter(job_class.attributes.get, lines):
         held, kind = job_class.attributes[attribute], kind_of(attribute)
         sentences: set[str] = set()
@@ -345,7 +344,7 @@ def _name_variants(job_class: JobClass, variants: Sequence[str]) -> str:
 def _without_meaning(
     job_class: JobClass, lines: Mapping[str, int], remarks: Mapping[str, str]
 ) -> Iterator[ClassNotice]:
-    """What jobs get to no effect; a truth value at its default needs no notice."""
+    """Without effect on jobs; a truth value at its default needs no notice."""
     for attribute in filter(remarks.__contains__, lines):
         held, default = job_class.attributes.get(attribute), BOOLEAN_DEFAULTS.get(attribute)
         values = [held.of(variants[0]) for variants in job_class.alike()] if held else []

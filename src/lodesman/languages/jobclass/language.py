@@ -52,10 +52,10 @@ def read_class(
     canonical: CanonicalKey,
     first_line: int = 1,
 ) -> ClassText:
-    """Read one class. Raises TooLarge.
+    """Raises TooLarge.
 
-    `template` gives what the text does not have (None: the fresh one). `canonical` finds entries that have one key
-    under two names. Lines count from `first_line`.
+    `template` gives what the text lacks (None: the fresh one). `canonical` finds entries with one key under two names.
+    Lines count from `first_line`.
     """
     check_size(text, source)
     class_text = _ClassReader(source, template or fresh_template(), canonical).read(text, first_line)
@@ -74,7 +74,7 @@ class ClassPiece(NamedTuple):
 
 
 def split_classes(text: str) -> list[ClassPiece]:
-    """The parts of a text with several classes: each begins with its `jcname`, the first with what stands before."""
+    """Each part begins with its `jcname`, the first with what stands before."""
     heads = [line for line in _join_lines(text) if line.text.split(None, 1)[:1] == ["jcname"]]
     lines = text.removeprefix("\ufeff").split("\n")
     bounds = [1, *(head.number for head in heads[1:]), len(lines) + 1]
@@ -240,7 +240,7 @@ class _ClassReader:
 
 
 def _join_lines(text: str, first_line: int = 1) -> list[_Line]:
-    """The lines that say something, joined where a backslash ends one."""
+    """Lines with content, joined where a backslash ends one."""
     joined: list[_Line] = []
     parts: list[str] = []
     start = 0
@@ -258,7 +258,7 @@ def _join_lines(text: str, first_line: int = 1) -> list[_Line]:
 
 
 def write_class(job_class: JobClass) -> str:
-    """The canonical text of a class, which reads as an equal class."""
+    """Canonical; reads as an equal class."""
     own = (job_class.variants if job_class.variants != (DEFAULT_VARIANT,) else ()), job_class.owner
     lists = (*own, job_class.user_lists, job_class.xuser_lists)
     pairs = [("jcname", job_class.name)]

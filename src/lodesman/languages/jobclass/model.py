@@ -1,4 +1,4 @@
-"""A job class, what is kept of it with a job, and the template that classes start from."""
+"""A job class, a job's copy of it, and the template of classes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEFAULT_VARIANT = "default"
 
 
 class ClassState(StrEnum):
-    """Whether jobs can be derived from a variant. Jobs that were derived stay, and run, in every state."""
+    """Whether jobs can be derived from a variant. Derived jobs stay, and run, in every state."""
 
     ENABLED = "enabled"
     DISABLED = "disabled"
@@ -35,7 +35,7 @@ class ClassState(StrEnum):
 
 
 class ClassSnapshot(Struct, frozen=True, kw_only=True):
-    """What a job keeps of its variant, whatever becomes of the class: values and specifiers."""
+    """What a job keeps of its variant: values and specifiers."""
 
     job_class: str
     variant: str
@@ -59,7 +59,7 @@ class ClassSnapshot(Struct, frozen=True, kw_only=True):
         return {name: value for name, value in pairs if value}
 
     def to_json(self) -> str:
-        """Canonical JSON; each attribute as in the text of a class."""
+        """Canonical JSON; attributes as in the text of a class."""
         attributes = {name: write_base(kind_of(name), value) for name, value in self.attributes.items()}
         members = {"class": self.job_class, "variant": self.variant, "revision": self.revision}
         return json.dumps(
@@ -90,7 +90,7 @@ def snapshot_from_json(text: str) -> ClassSnapshot:
 
 
 class JobClass(Struct, frozen=True, kw_only=True):
-    """A job class. The last three fields are not part of the native text."""
+    """The last three fields are not part of the native text."""
 
     name: str
     variants: tuple[str, ...] = (DEFAULT_VARIANT,)
@@ -105,13 +105,13 @@ class JobClass(Struct, frozen=True, kw_only=True):
     revision: int = 0  # The store counts it.
 
     def state(self, variant: str) -> ClassState:
-        """The state of a variant. A conflict hides whether it is disabled."""
+        """A conflict hides whether a variant is disabled."""
         if variant in self.conflicts:
             return ClassState.CONFLICT
         return ClassState.DISABLED if variant in self.disabled else ClassState.ENABLED
 
     def value(self, attribute: str, variant: str) -> ClassValue:
-        """What the class says about an attribute; one that it does not have is free."""
+        """An attribute that the class lacks is free."""
         by_variant = self.attributes.get(attribute)
         return by_variant.of(variant) if by_variant else free(kind_of(attribute))
 
@@ -126,13 +126,13 @@ class JobClass(Struct, frozen=True, kw_only=True):
         return ClassSnapshot(job_class=self.name, variant=variant, revision=self.revision, attributes=bound)
 
     def alike(self) -> list[tuple[str, ...]]:
-        """The variants, those with the same values together: all that no attribute has a bracket for."""
+        """Variants with the same values together: all that no attribute has a bracket for."""
         own = {variant for held in self.attributes.values() for variant in held.variants}
         plain = tuple(variant for variant in self.variants if variant not in own)
         return [plain] * bool(plain) + [(variant,) for variant in self.variants if variant in own]
 
     def revised(self, new: JobClass) -> JobClass:
-        """The next revision, with the texts of `new`. What was disabled stays so; conflicts are judged anew."""
+        """The next revision, with the texts of `new`. Disabled variants stay so; conflicts are judged anew."""
         kept = self.disabled & set(new.variants)
         return replace(new, disabled=kept, conflicts=frozenset(), revision=self.revision + 1)
 
@@ -144,14 +144,14 @@ class JobClass(Struct, frozen=True, kw_only=True):
 
 @cache
 def fresh_template() -> JobClass:
-    """The template of a new installation: every attribute is free."""
+    """A new installation's template: every attribute is free."""
     return JobClass(
         name=TEMPLATE, attributes={name: ByVariant(base=free(KINDS[name])) for name in FIRST_ATTRIBUTES}
     )
 
 
 def new_class(template: JobClass, name: str, creator: str) -> JobClass:
-    """A new class: a copy of the template, which its creator owns."""
+    """A copy of the template, which the creator owns."""
     return replace(
         template, name=name, owner=(creator,), disabled=frozenset(), conflicts=frozenset(), revision=1
     )

@@ -1,6 +1,6 @@
-"""What a request changes in the values of a class: the switches of a submission, and -adds, -mods, -clears, -clearp.
+"""Changes of class values: the switches of a submission, and -adds, -mods, -clears, -clearp.
 
-A list behind a switch is merged by key: a key that is there is changed, a new one added, none removed.
+A switch's list is merged by key: keys are changed or added, none removed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Give(Struct, frozen=True, kw_only=True):
 
 
 class EditEntry(Struct, frozen=True, kw_only=True):
-    """Add or change an entry, change one that is there, or remove one."""
+    """Add or change an entry, change an existing one, or remove one."""
 
     verb: EntryVerb
     attribute: str
@@ -71,14 +71,14 @@ def changes_of(edits: Iterable[AttributeEdit]) -> list[RequestChange]:
 
 
 class MergeResult(Struct, frozen=True, kw_only=True):
-    """The new values, and the changes that could not be made."""
+    """The new values, and the changes that failed."""
 
     values: JobValues
     faults: tuple[InvalidRequest, ...] = ()
 
 
 def merge(values: JobValues, changes: Iterable[RequestChange], canonical: CanonicalKey) -> MergeResult:
-    """Make changes to values, one after the other. Whether a class allows them is not asked here."""
+    """Make changes in order, whether a class allows them or not."""
     merged = dict(values)
     lists: dict[str, _Entries | _Positions] = {}
     faults: list[InvalidRequest] = []
@@ -113,7 +113,7 @@ def _fault(change: EditEntry, problem: str) -> InvalidRequest:
 
 
 class _Entries:
-    """The entries of one list while changes are made."""
+    """One list while changes are made."""
 
     __slots__ = ("_canonical", "_found", "_name", "_names")
 
@@ -143,7 +143,7 @@ class _Entries:
             self._put(self._key(key) or key, text)
 
     def edit(self, change: EditEntry) -> str:
-        """What is wrong with the change, or "" if it is made."""
+        """What is wrong with the change, or ""."""
         key = self._key(change.key)
         if change.verb is EntryVerb.ADD:
             self._put(key or change.key, change.value)
@@ -158,7 +158,7 @@ class _Entries:
 
 
 class _Positions:
-    """The same with positions as keys."""
+    """Positions are the keys."""
 
     __slots__ = ("_found", "_name")
 
@@ -175,7 +175,7 @@ class _Positions:
         self._found[: len(texts)] = texts
 
     def edit(self, change: EditEntry) -> str:
-        """What is wrong with the change, or "" if it is made."""
+        """What is wrong with the change, or ""."""
         end = len(self._found)
         is_there = change.key.isascii() and change.key.isdigit() and len(change.key) <= len(str(end))
         at = int(change.key) if is_there and change.key == str(int(change.key)) else -1

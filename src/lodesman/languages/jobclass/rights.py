@@ -1,4 +1,4 @@
-"""Who may make, change and use job classes, which names they have, and which class a job gets."""
+"""Who may make, change and use job classes, their names, and which class a job gets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lodesman.languages.jobs.record import shown
 _RESERVED_NAMES = frozenset({TEMPLATE.upper(), "ANY_JC", "NO_JC", "NONE", "UNSPECIFIED"})
 
 MOST_NAMED = 3
-"""Of many names, or the like, a sentence has the first ones."""
+"""A sentence has the first of many names."""
 LONGEST_SHOWN = 255
 
 
@@ -45,7 +45,7 @@ def _no(reason: RefusalReason, sentence: str) -> ClassRefusal:
 
 
 def first_of(texts: Sequence[str], mark: str = ", ") -> str:
-    """At most three of these texts, cut as in errors, and how many there are besides."""
+    """At most three texts, cut as in errors, and the number of others."""
     more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
     return mark.join(shown(text, LONGEST_SHOWN) for text in texts[:MOST_NAMED]) + more
 
@@ -76,7 +76,7 @@ def refuse_edit(job_class: JobClass, user: str, *, is_manager: bool) -> ClassRef
 
 
 def refuse_delete(name: str, places: Iterable[str]) -> ClassRefusal | None:
-    """Why a class cannot be deleted, or None; `places` are the queues and quota sets that name it."""
+    """Why a class cannot be deleted, or None; `places`: queues and quota sets that name it."""
     if name == TEMPLATE:
         return _no(RefusalReason.TEMPLATE, "The job class template cannot be deleted.")
     named = first_of([*places])
@@ -86,7 +86,7 @@ def refuse_delete(name: str, places: Iterable[str]) -> ClassRefusal | None:
 
 
 def choose_class(name: str | None, default_jc: str, *, enforce_jc: bool) -> str | ClassRefusal | None:
-    """The class that a job gets: `name`, else `default_jc` ("" or `none`: there is none).
+    """`name`, else `default_jc` ("" or `none`: there is none).
 
     NONE asks for no class, which `enforce_jc` refuses.
     """
@@ -100,7 +100,7 @@ def choose_class(name: str | None, default_jc: str, *, enforce_jc: bool) -> str 
 
 
 def split_name(full_name: str) -> tuple[str, str]:
-    """Class and variant; a class alone means its variant `default`."""
+    """A class alone means its variant `default`."""
     name, dot, variant = full_name.partition(".")
     return name, variant if dot else DEFAULT_VARIANT
 
@@ -111,7 +111,7 @@ def no_class(name: str) -> ClassRefusal:
 
 
 class ClassUser:
-    """Who makes jobs of classes. Each class is judged once, while the user lists and the classes stay."""
+    """Each class is judged once, while user lists and classes stay."""
 
     __slots__ = ("_known", "_names", "_user")
 
@@ -139,7 +139,7 @@ class ClassUser:
 
 
 def derive(classes: Mapping[str, JobClass], full_name: str, user: ClassUser) -> ClassSnapshot | ClassRefusal:
-    """What a job of `class` or `class.variant` gets and keeps, or why the user cannot have it."""
+    """What a job gets and keeps of a class, or why the user cannot have it."""
     name, variant = split_name(full_name)
     job_class = classes.get(name)
     if job_class is None or name == TEMPLATE or variant not in job_class.variants:

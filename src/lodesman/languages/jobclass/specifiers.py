@@ -66,7 +66,7 @@ class ByVariant(Struct, frozen=True, kw_only=True):
 
 
 def join_grants(letters: str, more: str) -> str:
-    """The letters that are in one of two specifiers, in canonical order."""
+    """The letters of both specifiers, in canonical order."""
     return "".join(letter for letter in _LETTERS if letter in letters or letter in more)
 
 
@@ -76,7 +76,7 @@ def braces(letters: str) -> str:
 
 
 def free(kind: AttributeKind) -> ClassValue:
-    """The value of a fresh template: nothing, and jobs may have what they like."""
+    """The value of a fresh template: nothing, and jobs may have any."""
     if kind is AttributeKind.SCALAR:
         return ClassScalar(text=None, grants="+")
     return ClassList(entries=None, grants="+")
@@ -95,7 +95,7 @@ def length_of(value: ClassValue) -> int:
 
 
 def job_value(kind: AttributeKind, value: ClassValue) -> JobValue:
-    """What a job gets; an empty value if it gets nothing."""
+    """An empty value if the job gets nothing."""
     if isinstance(value, ClassScalar):
         return value.text or ""
     entries = value.entries or ()
@@ -110,7 +110,7 @@ def job_value(kind: AttributeKind, value: ClassValue) -> JobValue:
 def read_value(
     kind: AttributeKind, text: str, variants: Collection[str], say: ReportFault
 ) -> ByVariant | None:
-    """The value of an attribute, or None if its base cannot be read; `say` gets every fault."""
+    """None if the base cannot be read; `say` gets every fault."""
     try:
         pieces = split_outside_brackets(text)
     except UnreadableValue as fault:

@@ -1,7 +1,7 @@
 """Jobs: descriptions in JDL, CFG and JSON, the checked JobSpec, parametric members, states.
 
-The way of a description: `read_description` (text to record), `read_job` (record to checked Description),
-`cohorts` (its kinds of job), `Template.expand` (one member). `write_description` leads back to text.
+`read_description` (text to record), `read_job` (record to checked Description), `cohorts` (its kinds of job),
+`Template.expand` (one member), `write_description` (back to text).
 """
 
 from lodesman.languages.jobs.attributes import ATTRIBUTES, Attribute, by_name, find_spelling, locate, place_of

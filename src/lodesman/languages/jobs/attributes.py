@@ -1,4 +1,4 @@
-"""The attributes of a job description, as data: spelling, field of JobSpec, check, and what would be right."""
+"""The attributes of a job description: spelling, field of JobSpec, check, and what would be right."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _SIZES: Final = {
 
 
 def seconds(least: int, most: int) -> Reader:
-    """Whole seconds within bounds, also as a text with units or as [DAYS-]HOURS:MINUTES:SECONDS."""
+    """Whole seconds within bounds, also with units or as [DAYS-]HOURS:MINUTES:SECONDS."""
     return _read_measure(least, most, _TIMES)
 
 
 def megabytes(least: int, most: int) -> Reader:
-    """Whole MB within bounds, also as a text with a unit."""
+    """Whole MB within bounds, also with a unit."""
     return _read_measure(least, most, _SIZES)
 
 
@@ -58,7 +58,7 @@ def _read_measure(least: int, most: int, units: Mapping[str, int | Fraction]) ->
 
 
 def _amount(text: str, units: Mapping[str, int | Fraction]) -> int | None:
-    """The number of a text with units; None for any other text."""
+    """Of a text with units; None for other texts."""
     if units is _TIMES and (clock := _CLOCK.match(text)):
         days, hours, minutes, rest = (int(part or 0) for part in clock.groups())
         return ((days * 24 + hours) * 60 + minutes) * 60 + rest
@@ -93,7 +93,7 @@ def _submission_pools(value: Any) -> tuple[str, ...]:
 
 
 def _stations(value: Any) -> tuple[str, ...]:
-    """Names of SAM stations, few, since they become one expression."""
+    """Few SAM stations, since they become one expression."""
     names: tuple[str, ...] = _NAMES_OR_ANY(value)
     if len(names) > _STATIONS_MAX:
         raise values.Mistake(f"has {len(names)} names; at most {_STATIONS_MAX}")
@@ -140,7 +140,7 @@ _AT_MOST = "a whole number from 1 to 1000000, the same for all members"
 _FACTOR = "a number from 1 to 10, the same for all members"
 
 KEPT: Final = "GridEngine"
-"""The attribute of a description that keeps what has no meaning here."""
+"""Keeps what has no meaning here."""
 
 ATTRIBUTES: Final = (
     # What runs.
@@ -218,14 +218,14 @@ PLAIN_TEXT: Final = frozenset(
 
 
 def by_name(spelling: str) -> Attribute | None:
-    """The attribute of that name or alias, whatever its case."""
+    """The attribute of that name or alias, in any case."""
     return BY_SPELLING.get(spelling) or BY_SPELLING.get(spelling.lower())
 
 
 def invalid(
     name: str, mistake: values.Mistake | str, places: PositionMap, *, right: str = "", **data: Any
 ) -> InvalidJob:
-    """The error for the attribute that the text calls `name`; `right` completes "Give ..."."""
+    """`name`: the attribute in the text; `right` completes "Give ..."."""
     label = shown(name)
     below = mistake.below if isinstance(mistake, values.Mistake) else ""
     place = place_of(f"{name}/{below}" if below else name, places)
@@ -240,7 +240,7 @@ def invalid(
 
 
 def locate(wrong: LodesmanError, places: PositionMap) -> None:
-    """Add line and column to an error that was found where no positions are known.
+    """Add line and column to an error found without positions.
 
     The sentence of an InvalidJob gets them, too; that of a refusal (Impossible) stays what `lode why` says.
     """
@@ -255,9 +255,9 @@ def locate(wrong: LodesmanError, places: PositionMap) -> None:
 
 
 def place_of(attribute: str, places: PositionMap) -> tuple[int, int] | None:
-    """The position of an attribute, in any spelling; else of what it is part of, or None.
+    """The position of an attribute, in any spelling; else of what contains it.
 
-    A part is named as in errors (`Requirements.Memory`) or as in positions (`Requirements/Memory`).
+    A part is named as in errors (`Requirements.Memory`) or positions (`Requirements/Memory`).
     """
     place = places.get(attribute)
     if place is not None or not places:
@@ -269,7 +269,7 @@ def place_of(attribute: str, places: PositionMap) -> tuple[int, int] | None:
 
 
 def find_spelling(attribute: str, words: Iterable[str]) -> str:
-    """The attribute as one of these words spells it; as it is if none does."""
+    """The attribute as one of these words spells it; unchanged if none does."""
     return next((word for word in words if _canonical(word) == attribute), attribute)
 
 
@@ -280,11 +280,11 @@ def _canonical(path: str) -> str:
 
 
 class AddedVariables(dict[str, str]):
-    """The value of an Environment that keeps other variables of the one before."""
+    """An Environment that keeps other variables of the one before."""
 
 
 def overlay(record: Record, attributes: Mapping[str, Any]) -> Record:
-    """The description with these attributes in the place of its own."""
+    """The description with these attributes instead of its own."""
     if not attributes:
         return record
     hidden = _find_same(record, attributes)

@@ -61,7 +61,7 @@ def write_cfg_record(record: Record) -> str:
 
 
 class _RecordReader:
-    """Turns sections into records. Only `Parameters` may have as many values as the limits of the text admit."""
+    """Only `Parameters` may have as many values as the limits of the text admit."""
 
     def __init__(self, limits: TextLimits, positions: dict[str, tuple[int, int]]) -> None:
         self.limits = limits

@@ -1,6 +1,6 @@
-"""Cohorts: the members of a description that agree in everything that decides where they run.
+"""Cohorts: members of a description that agree in all that decides where they run.
 
-Members are sorted by the values that their key attributes use, and each distinct set is checked once.
+Members are sorted by their key attributes' values, and each distinct set is checked once.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Runs = tuple[tuple[int, int], ...]
 
 
 class CohortSpec(Struct, frozen=True, kw_only=True, gc=False):
-    """Members that share a spec, whose key fields are final; text may still vary."""
+    """Members with one spec, whose key fields are final; text may still vary."""
 
     spec: JobSpec
     runs: Runs  # [start, stop) of each.
 
 
 def cohorts(description: Description, *, places: PositionMap = NO_POSITIONS) -> list[CohortSpec]:
-    """The cohorts of a description, by their first members. Raises InvalidJob, also for too many."""
+    """By their first members. Raises InvalidJob, also for too many."""
     spec, members = description.spec, description.members
     if members is None:
         _check_together(spec, places)
@@ -80,7 +80,7 @@ def cohorts(description: Description, *, places: PositionMap = NO_POSITIONS) -> 
 
 
 def _check_together(spec: JobSpec, places: PositionMap, **data: int) -> None:
-    """Raise InvalidJob where attributes contradict each other; `data`: which member it is."""
+    """Raise InvalidJob if attributes contradict each other; `data`: which member it is."""
     if spec.force_generic and spec.pilot_type:
         text = f"asks for generic pilots, PilotType = {spec.pilot_type} for the others"
         raise invalid("ForceGeneric", text, places, right="one of the two", **data)
@@ -97,7 +97,7 @@ def _too_large(names: list[str]) -> InvalidJob:
 
 
 def _column(token: str, members: ParametricMembers) -> Iterable[Any]:
-    """For each member the value of a token, types kept apart."""
+    """Each member's value of a token, types kept apart."""
     if token == "n":
         return range(members.count)
     sequence = Scope(members).sequence(token) or members
@@ -109,7 +109,7 @@ def _column(token: str, members: ParametricMembers) -> Iterable[Any]:
 
 
 def _group_runs(columns: Iterator[tuple[Any, ...]]) -> dict[tuple[Any, ...], list[tuple[int, int]]] | None:
-    """Runs of members by what decides their cohort; None as soon as there are too many cohorts."""
+    """Runs of members by what decides their cohort; None for too many cohorts."""
     groups: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
     start, last = 0, None
     for index, values in enumerate(chain(columns, (None,))):

@@ -1,7 +1,7 @@
-"""Descriptions: text in one of three languages to a record and back, and from a record to a checked job.
+"""Descriptions: text in three languages to a record and back, and from a record to a checked job.
 
 Nothing is corrected silently: an unknown attribute is kept in `extra` with a warning; a wrong value is an InvalidJob,
-and so is an attribute of another system that would change what the job means.
+and so is another system's attribute that would change the job's meaning.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _JDL_LINE = re.compile(r";[ \t]*+(?:(?://|/\*|\#)[^\n]*+)?\r?$", re.MULTILINE)
 def read_description(
     text: str | bytes, *, form: Form | None = None, limits: TextLimits = DEFAULT_LIMITS
 ) -> ParsedRecord:
-    """Read a description; without `form` the text decides about the language.
+    """Without `form` the text decides about the language.
 
     Raises SyntaxFault with line and column, TooLarge, or InvalidRequest for an unknown form or a file of HTCondor.
     """
@@ -93,7 +93,7 @@ def read_description(
 
 
 def write_description(record: Record, form: Form) -> str:
-    """A text that reads as exactly this record. Raises InvalidJob for what no language has."""
+    """Text that reads as exactly this record. Raises InvalidJob for what no language has."""
     _, write = _language(form)
     problem = find_problem(record, ARRAY_LIMITS)
     if problem:
@@ -103,7 +103,7 @@ def write_description(record: Record, form: Form) -> str:
 
 
 def _detect_form(text: str) -> Form:
-    """Guess the language by the first words: `{` is JSON, `[` or a `;` at a line's end is JDL."""
+    """By the first words: `{` is JSON, `[` or a `;` at a line's end is JDL."""
     start = _BEFORE.match(text).end()  # type: ignore[union-attr]  # matches always
     if text.startswith("{", start) or _JSON_LIST.match(text, start):
         return "json"
@@ -120,7 +120,7 @@ def _language(form: str) -> tuple[_Reader, Callable[[Record], str]]:
 
 
 def _as_text(text: str | bytes) -> str:
-    """The text without a byte order mark. Raises SyntaxFault for what is not UTF-8 and for NUL."""
+    """Without a byte order mark. Raises SyntaxFault for what is not UTF-8 and for NUL."""
     if isinstance(text, bytes):
         try:
             text = text.decode("utf-8")
@@ -142,8 +142,7 @@ def read_job(
 ) -> Description:
     """Check a record; `places` are for its errors. Raises InvalidJob.
 
-    `ignore_unknown`: attributes of other systems mean nothing and are kept. `whole`: no job class adds anything, not
-    even the Executable.
+    `ignore_unknown`: keep attributes of other systems. `whole`: no job class adds anything, not even the Executable.
     """
     attributes, unknown, parameters = _sort_out(record, places)
     if not ignore_unknown:
@@ -219,9 +218,7 @@ def _refuse_foreign(unknown: Record, places: PositionMap) -> None:
 def _notices_of_files(
     attributes: Mapping[str, WrittenAttribute], fields: Mapping[str, Any], places: PositionMap
 ) -> list[Notice]:
-    """Notices of paths that a shell would read. Raises InvalidJob for a file of the sandbox with its arguments behind
-    it.
-    """
+    """For paths that a shell would read. Raises InvalidJob for a file of the sandbox with arguments behind it."""
     inputs = {_flat(path) for path in fields.get("input_sandbox", ())}
     notices = []
     for field in _PATHS:
@@ -259,7 +256,7 @@ def _odd_path(path: str, field: str, inputs: Collection[str], name: str, places:
 
 
 def _as_uploaded(program: str, inputs: Collection[str]) -> str:
-    """The program as it is called on the node, if it is a file of the InputSandbox."""
+    """As called on the node, if it is a file of the InputSandbox."""
     is_path = not program.startswith("/") and not program.endswith("/")
     is_uploaded = is_path and any(tidy(path) == tidy(program) for path in inputs)
     return _flat(program) if is_uploaded else program
@@ -305,7 +302,7 @@ def _flat(path: str) -> str:
 
 
 def _notices_of_unknown(unknown: Record, places: PositionMap) -> list[Notice]:
-    """A notice for each. Raises InvalidJob if they cannot be kept."""
+    """Raises InvalidJob if they cannot be kept."""
     if len(unknown) > _MAX_UNKNOWN:
         message = f"is one of {len(unknown)} unknown attributes"
         raise invalid(next(iter(unknown)), message, places, right=f"at most {_MAX_UNKNOWN} of your own")

@@ -1,4 +1,4 @@
-"""What is of other systems: attributes that change what a job means, with what to use instead, and files of HTCondor."""
+"""Other systems' attributes that change a job, with what to use instead, and files of HTCondor."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _INSTEAD: Final = {
 
 
 def instead_of(name: str, value: object = "") -> str:
-    """What to use instead of an attribute of another system, '' if it is none; `-`, `_` and case do not count."""
+    """What to use instead of another system's attribute, '' if it is none; `-`, `_` and case do not count."""
     folded = _MARKS.sub("", name).lower()
     text = value.lower() if isinstance(value, str) else ""
     return _INSTEAD.get(folded) or _OF_VALUES.get((folded, text), "")
@@ -120,7 +120,7 @@ _HINTS: Final = {
 
 
 def kind_of_file(text: str) -> str:
-    """A submit file or a DAG of HTCondor; '' for any other text."""
+    """A submit file or a DAG of HTCondor; '' for other texts."""
     text = text[:_HEAD]
     if text.startswith("#!"):
         first = _FIRST_LINE.match(text)
@@ -136,6 +136,6 @@ def _is_rest_of_dag(text: str) -> bool:
 
 
 def fault_of_file(text: str) -> InvalidRequest | None:
-    """The refusal of a file of HTCondor; None for any other text."""
+    """The refusal of a file of HTCondor; None for other texts."""
     kind = kind_of_file(text)
     return InvalidRequest(f"This is {kind}, which is not read here.", hint=_HINTS[kind]) if kind else None

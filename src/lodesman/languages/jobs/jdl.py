@@ -39,7 +39,7 @@ def read_jdl(text: str, limits: TextLimits) -> ParsedRecord:
 
 
 def read_jdl_value(text: str, limits: TextLimits = DEFAULT_LIMITS) -> tuple[Any, int]:
-    """Read a text that is one value; also how many values it has in all. Raises SyntaxFault."""
+    """A text that is one value; also how many values it has in all. Raises SyntaxFault."""
     reader = _JdlReader(text, limits)
     value = reader.value(reader.take(), "", 0)
     after = reader.take()
@@ -49,7 +49,7 @@ def read_jdl_value(text: str, limits: TextLimits = DEFAULT_LIMITS) -> tuple[Any,
 
 
 class _JdlReader:
-    """A recursive reader over one stream of tokens; the depth of nesting is limited."""
+    """Recursive, over one stream of tokens; the depth of nesting is limited."""
 
     __slots__ = ("left", "limits", "offsets", "take", "text")
 
@@ -71,7 +71,7 @@ class _JdlReader:
         return record
 
     def entries(self, token: _Match, prefix: str, depth: int, *, opened: _Match | None = None) -> Record:
-        """The attributes up to the closing bracket (or the end of the text), from `token` on."""
+        """From `token` up to the closing bracket (or the end of the text)."""
         record: Record = {}
         seen: dict[str, int] = {}
         exact = prefix[:-1].rpartition("/")[2].lower() in EXACT_CASE
@@ -161,7 +161,7 @@ class _JdlReader:
         return name
 
     def check_closing(self, token: _Match, after: str, opened: _Match | None) -> None:
-        """A list of attributes may end here; anything else is a fault."""
+        """Anything but the end of a list of attributes is a fault."""
         if opened is None:
             if token.lastgroup == "end":
                 return
@@ -203,7 +203,7 @@ def write_jdl(record: Record) -> str:
 
 
 def write_jdl_value(value: Any, indent: str | None = None) -> str:
-    """Any value: on one line, or with the entries of records on lines behind `indent`."""
+    """On one line, or with the entries of records on lines behind `indent`."""
     if isinstance(value, list):
         return "{" + ", ".join(write_jdl_value(item, indent) for item in value) + "}"
     if not isinstance(value, dict):
@@ -224,5 +224,5 @@ def _lines(record: Record, indent: str) -> str:
 
 
 def written_scalar(value: Any) -> str:
-    """A string, number or truth value as JDL writes it."""
+    """A string, number or truth value."""
     return tokens.quote(value) if isinstance(value, str) else text_of(value)

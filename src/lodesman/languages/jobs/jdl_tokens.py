@@ -1,6 +1,6 @@
-"""The words of JDL: one regular expression cuts a text into tokens, and says what a wrong piece is.
+"""The tokens of JDL, cut by one regular expression, and what a wrong piece is.
 
-Nothing can be matched in two ways, so the work is linear in the text.
+Nothing matches in two ways, so the work is linear.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _NUMBER_WORD = re.compile(r"[+-]?[0-9.]+[A-Za-z0-9_.]*")
 
 
 def unescape(text: str, start: int, stop: int) -> str:
-    """The string between two quotes of `text`. Raises SyntaxFault at a bad escape."""
+    """The string between two quotes. Raises SyntaxFault at a bad escape."""
 
     def letter(match: re.Match[str]) -> str:
         code = match[1]
@@ -77,12 +77,12 @@ def quote(text: str) -> str:
 
 
 def written_name(name: str) -> str:
-    """An attribute name as it must be written: in single quotes unless it is plain."""
+    """In single quotes unless the name is plain."""
     return name if NAME.fullmatch(name) else f"'{name.translate(_IN_NAME)}'"
 
 
 def number(text: str, offset: int, literal: str) -> int | float:
-    """The value of a number token. Raises SyntaxFault for overflow and for a leading zero."""
+    """Raises SyntaxFault for overflow and for a leading zero."""
     digits = literal.lstrip("+-")
     if not digits.isdecimal():
         value = float(literal)
@@ -105,7 +105,7 @@ def number(text: str, offset: int, literal: str) -> int | float:
 
 
 def fault_of_junk(text: str, offset: int) -> SyntaxFault:
-    """What is wrong with a piece of text that is not a token."""
+    """What is wrong with text that is no token."""
     mark = text[offset]
     if mark in "\"'":
         if _SINGLE_QUOTED.match(text, offset):
@@ -129,7 +129,7 @@ def fault_of_junk(text: str, offset: int) -> SyntaxFault:
 
 
 def fault_after_name(text: str, start: int, stop: int) -> SyntaxFault:
-    """The fault where a name without quotes, which ends at `stop`, has no `=` after it."""
+    """A name without quotes, which ends at `stop`, has no `=` after it."""
     name = shown(text[start:stop])
     meant = _MEANT_NAME.match(text, start)
     if meant and meant.end() > stop:
@@ -144,7 +144,7 @@ def fault_after_name(text: str, start: int, stop: int) -> SyntaxFault:
 
 
 def fault_of_quoted_name(text: str, start: int, stop: int) -> SyntaxFault | None:
-    """The fault of a name in double quotes with a `=` after it; None without `=`, or for `==`."""
+    """A name in double quotes before `=`; None without `=`, or for `==`."""
     at = _BLANK.match(text, stop + 1).end()  # type: ignore[union-attr]  # matches always
     if text[at : at + 1] != "=" or text[at + 1 : at + 2] == "=":
         return None
@@ -155,7 +155,7 @@ def fault_of_quoted_name(text: str, start: int, stop: int) -> SyntaxFault | None
 
 
 def unquoted_fault(text: str, offset: int) -> SyntaxFault:
-    """The fault of a text without quotes, or an expression, where only a value can stand."""
+    """A text without quotes, or an expression, in the place of a value."""
     if place := _PLACE.match(text, offset):
         hint = f'It stands in quotes: "{place[0]}". What it stands for is a text, a number or a truth value, never a list.'
         return fault_at(text, offset, f"{place[0]}, the place of a parameter, without quotes", hint=hint)

@@ -1,6 +1,6 @@
-"""JSON as a form of job descriptions: one object. What JSON knows and the other forms do not is refused.
+"""JSON descriptions: one object. What only JSON knows is refused.
 
-A scan of its own finds the positions of names, only when they are needed.
+Positions of names are scanned only when needed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def write_json(record: Record) -> str:
 
 
 def _decode(text: str, record_of: Callable[[list[tuple[str, Any]]], Record], limits: TextLimits) -> Any:
-    """Decode a text; `find_problem` finds what Python lets pass."""
+    """`find_problem` finds what Python lets pass."""
     try:
         return json.loads(text, object_pairs_hook=record_of)
     except RecursionError:

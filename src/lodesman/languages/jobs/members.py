@@ -1,9 +1,8 @@
-"""The members of a parametric description: the value of each, and filling its placeholders in.
+"""The members of a parametric description: values, and filling placeholders.
 
 `%s` is the member's value of `Parameters`, `%n` its number from 0, padded with zeros to the width of the count, `%j`
-the job id, `%(FirstJob)s` that of the submission's first job (unless a sequence is called so), `%(X)s` its value of
-`Parameters.X`, `%%` one percent sign. Anything else after a percent sign stays. Filling is one pass: what a value
-brings in is not filled again.
+the job id, `%(FirstJob)s` that of the submission's first job (unless a sequence has that name), `%(X)s` its value of
+`Parameters.X`, `%%` a percent sign; others stay. What a value brings in is not filled again.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _PLACEHOLDER = re.compile(r"%(?:([%snj])|\(([A-Za-z0-9_.-]{1,255})\)s)")
 _DECIMAL = Context(prec=50, traps=[])
 _FIRST_JOB: Final = "FirstJob"
 JOB_TOKENS: Final = frozenset("jf")
-"""What is known only when a job has its number."""
+"""Known only when a job has its number."""
 _FIELD_NAMES = JobSpec.__struct_fields__
 
 # A token names what is filled in: "s", "n", "j", "f" (the first job), or ":X" for the sequence X. With "=" before it the
@@ -67,21 +66,19 @@ def value_at(sequence: ValueSequence, index: int) -> Any:
 
 
 def has_placeholder(text: str) -> bool:
-    """Whether something in a text of an array is filled in."""
+    """Whether a text of an array has anything to fill."""
     return _PLACEHOLDER.search(text) is not None
 
 
 def is_numbered(members: ParametricMembers) -> bool:
-    """Whether each member's value of `Parameters` is a whole number, which is its index then; else it is counted from
-    0.
-    """
+    """Whether values of `Parameters` are whole numbers, which are the indexes then; else these count from 0."""
     listed = members.values
     parts = (members.start, members.step, members.factor) if listed is None else listed
     return members.unnamed and all(type(part) is int for part in parts)
 
 
 class CompiledValue(Struct, frozen=True, kw_only=True):
-    """A value with placeholders, ready to be filled, and the tokens it needs."""
+    """A value with placeholders, and its tokens."""
 
     fill: _Filler
     tokens: frozenset[str]
@@ -101,14 +98,14 @@ class Scope:
         self.width = len(str(members.count))
 
     def sequence(self, token: str) -> ValueSequence | None:
-        """The sequence behind a token; None for numbers of members and jobs."""
+        """None for numbers of members and jobs."""
         token = token.removeprefix("=")
         if token == "s":
             return self.members
         return self.members.named[token[1:]] if token[0] == ":" else None
 
     def member(self, index: int, job_id: int, tokens: Iterable[str]) -> Member:
-        """What fills the tokens for one member. Raises InvalidRequest if there is none."""
+        """The values of the tokens for one member. Raises InvalidRequest if there is none."""
         if not 0 <= index < self.members.count:
             raise _no_member(index, self.members.count)
         return {token: self.source(token)(index, job_id) for token in tokens}
@@ -141,7 +138,7 @@ class Scope:
         return self.compile(value, keep_type=attribute.field == "requirements")
 
     def compile(self, value: Any, *, keep_type: bool = False, depth: int = 3) -> CompiledValue | None:
-        """A value made ready to be filled; None if it has no placeholder. Raises Mistake for an unknown sequence.
+        """None without placeholders. Raises Mistake for an unknown sequence.
 
         `keep_type`: a text that is one placeholder and nothing else takes the parameter's own type.
         """
@@ -197,7 +194,7 @@ class Scope:
 
 
 def read_filled(attribute: Attribute, value: Any, index: int, places: PositionMap) -> Any:
-    """The value of an attribute of member `index`, placeholders filled. Raises InvalidJob."""
+    """The filled value for member `index`. Raises InvalidJob."""
     try:
         return attribute.read(value)
     except Mistake as mistake:
@@ -209,7 +206,7 @@ def _constant(value: Any) -> _Filler:
 
 
 class Template:
-    """A spec with placeholders, made ready; `varies` is False if all members are alike."""
+    """A spec with placeholders; `varies` is False if all members are alike."""
 
     __slots__ = ("_base", "_count", "_deferred", "_fills", "_sources", "_spec", "varies")
 
@@ -227,7 +224,7 @@ class Template:
         self.varies = bool(used)
 
     def expand(self, index: int, job_id: int) -> JobSpec:
-        """The job of member `index`. Raises InvalidJob if a deferred value turns out wrong."""
+        """The job of member `index`. Raises InvalidJob for a wrong deferred value."""
         if not self.varies:
             return self._spec
         if not 0 <= index < self._count:
@@ -240,7 +237,7 @@ class Template:
 
 
 def common_name(spec: JobSpec, members: ParametricMembers | None) -> str:
-    """The name that all members have, its percent signs read; with placeholders as it is written."""
+    """All members' name, its percent signs read; with placeholders as written."""
     compiled = None if members is None else Scope(members).compile(spec.name)
     return spec.name if compiled is None or compiled.tokens else str(compiled.fill({}))
 
@@ -248,7 +245,7 @@ def common_name(spec: JobSpec, members: ParametricMembers | None) -> str:
 def input_names(
     spec: JobSpec, members: ParametricMembers | None, runs: Iterable[tuple[int, int]] | None = None
 ) -> tuple[str, ...]:
-    """The names of the input files of all members, or of those in `runs` [start, stop), each once.
+    """The input files of all members, or of those in `runs` [start, stop), each once.
 
     Raises InvalidJob if the names vary and there are more than 10,000 members.
     """
@@ -272,7 +269,7 @@ def input_names(
 
 
 def list_programs(spec: JobSpec, members: ParametricMembers | None) -> frozenset[str]:
-    """What the members (of more than 10,000 the first ones) execute, as paths below their directories."""
+    """What members (of more than 10,000 the first ones) execute, as paths below their directories."""
     return frozenset(tidy(name) for name in _programs(spec, members) if name)
 
 
@@ -302,7 +299,7 @@ def check_program(spec: JobSpec, members: ParametricMembers | None) -> None:
 
 
 def _place_on_node(path: str) -> str:
-    """Where a file of the InputSandbox, or a folder with its slash, lies on the node."""
+    """Where a file or folder (with its slash) of the InputSandbox lies."""
     return path.rstrip("/").rpartition("/")[2] + "/" * path.endswith("/")
 
 

@@ -1,8 +1,8 @@
-"""Reading parametric descriptions: the sequences, and what of the template is filled for each member.
+"""Reading parametric descriptions: the sequences, and what is filled for each member.
 
-A text field keeps its placeholders in place. A field that decides where the job runs, and a number, cannot: the value
-waits in `JobSpec.deferred` and is checked when it is filled, keys once per cohort, others here. `Arguments` written as
-one text is split as DIRAC does, after filling; once, if no value can change the split.
+A text field keeps its placeholders. A field that decides where the job runs, and a number, cannot: the value waits in
+`JobSpec.deferred` and is checked when it is filled, keys once per cohort, others here. `Arguments` as one text is
+split as DIRAC does, after filling; once, if no value can change the split.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def read_members(parameters: Parameters, places: PositionMap) -> ParametricMembe
 
 
 def _read_sequence(parts: Mapping[str, tuple[str, Any]], places: PositionMap) -> ValueSequence:
-    """Read a sequence from its attributes by lower-case name, without the label."""
+    """By lower-case name, without the label."""
     name, value = parts.get("parameters", ("", None))
     numbers = {_PARTS[base]: number for base, number in parts.items() if base in _PARTS}
     if isinstance(value, list):
@@ -183,7 +183,7 @@ class _Splitter:
         self._kinds: dict[str, _ValueKind] = {}
 
     def add(self, attribute: Attribute, value: Any) -> None:
-        """Read one attribute. Raises Mistake; `member` is then the member with the wrong value, if one is."""
+        """Raises Mistake; `member` is then the member with the wrong value, if one is."""
         compiled = self.scope.compile_of(attribute, value)
         if compiled is None:
             self.fields[attribute.field] = attribute.read(value)

@@ -1,4 +1,4 @@
-"""Which jobs a job waits for: the words of `After` and `AfterOk`, and of their failures."""
+"""Which jobs a job waits for, and what their failures do: `After` and `AfterOk`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class ParentRange(NamedTuple):
 
 
 def read_parents(value: Any) -> tuple[str, ...]:
-    """The list of `After` and `AfterOk`: job ids, ranges of them, and one range with `:index`."""
+    """Job ids, ranges of them, and one range with `:index`."""
     return tuple(map(_parent, split_items(value, _MOST)))
 
 
 def split_items(value: Any, most: int) -> list[Any] | tuple[Any, ...]:
-    """The items of a list, of a text with commas, or one value alone. Raises Mistake for more than `most`."""
+    """Of a list, of a text with commas, or one value alone. Raises Mistake for more than `most`."""
     if isinstance(value, str):
         value = [part for piece in value.split(",") if (part := piece.strip())]
     items = value if isinstance(value, (list, tuple)) else [value]
@@ -50,7 +50,7 @@ def _parent(item: Any) -> str:
 
 
 def parent_ranges(texts: Iterable[str]) -> list[ParentRange]:
-    """The numbers in what `read_parents` has read; ranges that touch are one."""
+    """The numbers in what `read_parents` read; ranges that touch are one."""
     ranges: list[ParentRange] = []
     for first, last, by_index in sorted(map(_range, texts)):
         if ranges and first <= ranges[-1].last + 1 and not (by_index or ranges[-1].by_index):
@@ -68,7 +68,7 @@ def _range(text: str) -> ParentRange:
 
 
 def read_on_failure(value: Any) -> str:
-    """What becomes of a job if one that it waits for fails."""
+    """What becomes of a job if a parent fails."""
     word = value.strip().lower() if isinstance(value, str) else ""
     if word not in ("hold", "cancel"):
         raise Mistake("is neither hold nor cancel")

@@ -1,4 +1,4 @@
-"""Records, which the readers of all three languages return; their limits, and positions in the text.
+"""Records, which readers of all three languages return; limits, and positions.
 
 A `Record` holds text, 64-bit integers, finite floats, truth values, lists and nested records. Positions are paths:
 `Memory`, `Requirements/Memory`, `Steps[2]/Name`.
@@ -69,7 +69,7 @@ class Positions(PositionMap):
 
 
 class ParsedRecord(Struct, frozen=True, kw_only=True):
-    """A description as read, with the position of each attribute and its language."""
+    """A description with the positions of attributes, and its language."""
 
     record: Record
     positions: PositionMap
@@ -89,7 +89,7 @@ class _Problem(Struct, frozen=True, kw_only=True):
 
 
 def check_record(record: Record, positions: PositionMap, limits: TextLimits) -> None:
-    """Raise SyntaxFault if a record that was read cannot travel between the languages."""
+    """Raise SyntaxFault if a record cannot travel between the languages."""
     problem = find_problem(record, limits)
     if problem is None:
         return
@@ -101,7 +101,7 @@ def check_record(record: Record, positions: PositionMap, limits: TextLimits) -> 
 
 
 def find_problem(record: Record, limits: TextLimits = DEFAULT_LIMITS) -> _Problem | None:
-    """The first thing in a record that cannot travel between the languages, or None. Never recurses."""
+    """The first value that cannot travel between the languages. Never recurses."""
     left = limits.nodes
     todo: list[tuple[str, Any, int]] = [("", record, 0)]
     while todo:
@@ -123,7 +123,7 @@ def find_problem(record: Record, limits: TextLimits = DEFAULT_LIMITS) -> _Proble
 
 
 def child_path(path: str, key: Any) -> str:
-    """The path below `path` for a name or an index. Long paths are cut: they are for people."""
+    """`key`: a name or an index. Long paths are cut: they are for people."""
     if isinstance(key, int):
         return f"{path[:PATH_LENGTH]}[{key}]"
     name = str(key)[:NAME_LENGTH]
@@ -131,13 +131,13 @@ def child_path(path: str, key: Any) -> str:
 
 
 def shown(text: str, length: int = 40) -> str:
-    """Text from outside as an error may show it: short, with unprintable characters escaped."""
+    """For errors: short, with unprintable characters escaped."""
     short = text if len(text) <= length else f"{text[: length - 3]}..."
     return short if short.isprintable() else ascii(short)[1:-1]
 
 
 def text_of(value: Any) -> str:
-    """A text, number or truth value as it stands in a text."""
+    """As it stands in a text."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return value if isinstance(value, str) else repr(value)
@@ -184,6 +184,6 @@ def name_problem(name: Any) -> str:
 
 
 def tidy(path: str) -> str:
-    """A path without `.` and doubled slashes; a slash at its end, which means a folder, stays."""
+    """Without `.` and doubled slashes; a slash at the end, which means a folder, stays."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     return f"{'/' * path.startswith('/')}{'/'.join(parts)}{'/' * (path.endswith('/') and bool(parts))}"

@@ -1,4 +1,4 @@
-"""Retries: which ends of a payload are followed by another attempt, and with how much memory."""
+"""Retries: after which ends a payload is tried again, and with how much memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEMORY: Final = "memory-limit"
 PAYLOAD_CAUSES: Final = frozenset(
     {"exit", "signal", "cpu-limit", "wall-limit", MEMORY, "output-limit", "not-started"}
 )
-"""Why a payload failed by itself: of these no other attempt follows unless the job asks for one."""
+"""A payload failed by itself: tried again only if the job asks."""
 _CODES = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?\Z")
 _CODE = whole(1, 255)
 _MOST: Final = 100
@@ -38,7 +38,7 @@ class RetryRule(Struct, frozen=True, omit_defaults=True):
         return code is not None and any(code in _codes(item) for item in self.on)
 
     def more_memory(self, memory_mb: int, used_mb: float | None, most_mb: int) -> int:
-        """MB for the next attempt after one was ended for its memory; at most `most_mb` (0: no limit).
+        """MB for the attempt after one that ended for its memory; at most `most_mb` (0: no limit).
 
         A job that declared nothing grows from what it used.
         """
@@ -47,7 +47,7 @@ class RetryRule(Struct, frozen=True, omit_defaults=True):
 
 
 def read_retry_causes(value: Any) -> tuple[str, ...]:
-    """The list of `RetryOn`: causes, exit codes (75) and ranges of them ("64-78")."""
+    """Causes, exit codes (75) and ranges of them ("64-78")."""
     return tuple(map(_cause, split_items(value, _MOST)))
 
 
@@ -69,7 +69,7 @@ def _codes(text: str) -> range:
 
 
 def retry_text(spec: JobSpec) -> str | None:
-    """What is stored of the retries of a job, None without any. A job whose memory grows is tried again for it."""
+    """What is stored, None without retries. A job whose memory grows is tried again for it."""
     on, grows = spec.retry_on, spec.retry_memory_factor > 1.0
     if grows and MEMORY not in on:
         on = (*on, MEMORY)

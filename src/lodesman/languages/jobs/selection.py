@@ -1,4 +1,4 @@
-"""How filters select jobs: by patterns, whose cost is bounded, and by attributes, which are read from stored texts."""
+"""How filters select jobs: by patterns of bounded cost, and by attributes in stored texts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def is_exact(text: str) -> bool:
 
 
 class SelectionTooDear(InvalidRequest):
-    """To find out which jobs are meant takes more steps than one request may make."""
+    """A filter takes more steps than one request may make."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class StepBudget:
     spent: int = 0
 
     def pay_for_text(self, letters: int, parameter: str) -> None:
-        """Pay for reading a text, or decoding its items. Raises SelectionTooDear."""
+        """For reading a text, or decoding its items. Raises SelectionTooDear."""
         self.spent += _TEXT // 2 + letters // _READ_AT_ONCE
         if self.spent > self.most:
             raise SelectionTooDear(
@@ -77,10 +77,10 @@ class _PatternPart(Struct, frozen=True):
 
 
 class Pattern:
-    """A text in which `*` stands for any text and `?` for any letter. `parameter`: of the request, for refusals.
+    """`*` stands for any text and `?` for any letter. `parameter`: of the request, for refusals.
 
-    What stands between two stars is searched from left to right; its first place is as good as any, so each text is gone
-    through once.
+    Text between two stars is searched from left to right; its first place is as good as any, so each text is read
+    once.
     """
 
     __slots__ = (
@@ -125,17 +125,17 @@ class Pattern:
         return True
 
     def may_be_in(self, encoded: str, budget: StepBudget) -> bool:
-        """Whether one of the texts in this JSON may be like it; rules most out at once. Raises SelectionTooDear."""
+        """Whether a text in this JSON may match; rules most out at once. Raises SelectionTooDear."""
         part = self._longest
         return part is None or self._end_of(part, encoded, 0, len(encoded), budget) != _NO_PLACE
 
     def is_met_by_any(self, texts: Iterable[str], budget: StepBudget) -> bool:
-        """Whether one of them is like it, once `may_be_in` has paid for the search. Raises SelectionTooDear."""
+        """Whether a text matches, once `may_be_in` has paid for the search. Raises SelectionTooDear."""
         piece = self._longest.pieces[0][1] if self._longest else ""
         return any(self.is_met(text, budget) for text in texts if piece in text)
 
     def _end_of(self, part: _PatternPart, text: str, at: int, end: int, budget: StepBudget) -> int:
-        """The end of the first place in [at, end) of a text where a part stands."""
+        """The end of the first place in [at, end) where a part stands."""
         if not part.pieces:
             return at + part.width if at + part.width <= end else _NO_PLACE
         place, longest = part.pieces[0]
@@ -198,7 +198,7 @@ class AttributeCondition(Struct, frozen=True):
 
 
 def read_condition(text: str) -> AttributeCondition:
-    """What a filter `NAME=VALUE` asks; the value is read as in a description.
+    """Of a filter `NAME=VALUE`; the value is read as in a description.
 
     Raises InvalidRequest for a name that jobs are not found by, and for a value that no job can have.
     """
@@ -241,11 +241,11 @@ _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
 _NULL: Final = msgspec.Raw(b"null")
 
 DAMAGED: Final = (msgspec.DecodeError, UnicodeError)
-"""What all methods raise for a text that is no record in JSON."""
+"""Raised by all methods for a text that is no record in JSON."""
 
 
 class StoredText:
-    """The JSON text of a description, or of the key of a task queue; members are decoded when asked for.
+    """A stored description or task queue key, decoded on demand.
 
     A path has at most one record above the member.
     """
@@ -266,7 +266,7 @@ class StoredText:
         return msgspec.json.decode(self._find(path))
 
     def items(self, path: Sequence[str]) -> Collection[str]:
-        """The items of a list, each once, in their order."""
+        """Of a list, each once, in order."""
         if path not in self._items:
             member = self.value(path)
             members = member if isinstance(member, list) else () if member is None else (member,)

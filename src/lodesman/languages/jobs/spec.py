@@ -1,4 +1,4 @@
-"""JobSpec, one job as the rest of the program sees it; how it is stored; and the moves between the states of a job.
+"""JobSpec, one job for the rest of the program; how it is stored; and the moves between states of a job.
 
 The states are those of DIRAC's table that exist here (ADR 0026).
 """
@@ -21,7 +21,7 @@ Scalar = str | int | float | bool
 
 
 class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One job, checked: a struct, since a frozen dataclass of thirty fields costs as much as reading its description."""
+    """One checked job. A struct: a frozen dataclass of thirty fields costs as much as reading its description."""
 
     executable: str
     arguments: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ValueSequence(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The values of one parameter: a list, or v0 = `start`, v(k+1) = v(k) * `factor` + `step`."""
+    """A list, or v0 = `start`, v(k+1) = v(k) * `factor` + `step`."""
 
     values: tuple[Any, ...] | None = None
     start: float | int = 1
@@ -86,7 +86,7 @@ class ValueSequence(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ParametricMembers(ValueSequence, frozen=True, kw_only=True, omit_defaults=True):
-    """The members of a parametric description, not expanded: the values of `Parameters`. Its JSON is stored."""
+    """The values of `Parameters`, not expanded. Its JSON is stored."""
 
     count: int
     named: Mapping[str, ValueSequence] = {}  # The values of each `Parameters.X`.
@@ -148,5 +148,5 @@ IDLE = frozenset(_S) - TERMINAL - ACTIVE
 
 
 def may_move(old: JobState, new: JobState) -> bool:
-    """Whether the move is in the table; no state moves to itself."""
+    """Whether the table has the move; no state moves to itself."""
     return new in _MOVES[old]

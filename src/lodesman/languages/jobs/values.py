@@ -1,7 +1,7 @@
-"""Readers of attribute values: a value as written becomes the value of a JobSpec field, or a Mistake.
+"""Readers of attribute values: a value as written becomes a JobSpec field, or a Mistake.
 
-What DIRAC accepts is accepted where it is unambiguous: a number as text, one value for a list, names with commas in one
-text.
+What DIRAC accepts is accepted where it is unambiguous: a number as text, one value for a list, names with commas in
+one text.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 
 
 class Mistake(ValueError):
-    """What is wrong with a value, as the end of a sentence; `below` is the path under the attribute."""
+    """The end of a sentence; `below` is the path under the attribute."""
 
     def __init__(self, message: str, *, below: str = "") -> None:
         super().__init__(message)
@@ -63,7 +63,7 @@ def kind_of(value: Any) -> str:
 
 
 def whole(least: int, most: int) -> Reader:
-    """Whole numbers within bounds; `"3600"` and `3.6e3` are the number 3600."""
+    """Within bounds; `"3600"` and `3.6e3` are the number 3600."""
 
     def read(value: Any) -> int:
         number = value if type(value) is int else _whole_of(value)
@@ -109,7 +109,7 @@ def _whole_of(value: Any) -> int:
 
 
 def flag(value: Any) -> bool:
-    """Truth values; also yes, no, 1 and 0, as text or number."""
+    """Also yes, no, 1 and 0, as text or number."""
     if isinstance(value, bool):
         return value
     truth = _TRUTH.get(str(value).strip().lower()) if isinstance(value, (str, int)) else None
@@ -137,7 +137,7 @@ def _name(value: Any) -> str:
 
 
 def names(wildcard: str = "", *, of_places: bool = False) -> Reader:
-    """A list of names without empty ones; a list that contains the wildcard sets no condition.
+    """Without empty ones; a list with the wildcard sets no condition.
 
     Names of sites and CEs (`of_places`) may have any script, and commas, which the items of a list keep.
     """
@@ -171,7 +171,7 @@ _AMOUNT = re.compile(r"[^=\s]+=[^=\s]+\Z")
 
 
 def is_plain_name(text: str) -> bool:
-    """Whether it can be a name everywhere: printable ASCII without a comma."""
+    """Whether it is a name everywhere: printable ASCII without a comma."""
     return text.isascii() and "," not in text
 
 
@@ -183,7 +183,7 @@ def _check_list(value: Any) -> list[Any] | tuple[Any, ...]:
 
 
 def _split(text: str, mark: str) -> list[str]:
-    """Split a text, after its items were counted."""
+    """After its items were counted."""
     _check_length(text.count(mark) + 1)
     return text.split(mark)
 
@@ -194,7 +194,7 @@ def _check_length(items: int) -> None:
 
 
 def private(value: Any) -> str:
-    """The word "private", whatever its case, or no text; a list of one is taken for its item."""
+    """The word "private" in any case, or no text; a list of one is its item."""
     if isinstance(value, (list, tuple)) and len(value) == 1:
         value = value[0]
     word = _name(value).lower() if value != "" else ""
@@ -217,12 +217,12 @@ def text(value: Any) -> str:
 
 
 def file_name(default: str = "", *, absolute: bool = False) -> Reader:
-    """A file of the job's own directory; empty text stands for the default."""
+    """A file of the job's directory; empty text is the default."""
     return lambda value: _path(value, absolute=absolute) if value != "" else default
 
 
 def _input(value: Any) -> str:
-    """A file, or a folder with `/` at its end, of which the node has only the last part."""
+    """A file, or a folder with `/` at its end; the node has only the last part."""
     path = text(value)
     if path.rstrip("/").rpartition("/")[2] in _NO_NAMES:
         raise Mistake(f"has {shown(path)!r}, which names no file")
@@ -232,7 +232,7 @@ def _input(value: Any) -> str:
 
 
 def files(*, absolute: bool) -> Reader:
-    """A list of files, each path once. Of files from anywhere (`absolute`) no two may end in the same name."""
+    """Each path once. Of files from anywhere (`absolute`) no two may end in the same name."""
 
     def read(value: Any) -> tuple[str, ...]:
         parts = (value,) if isinstance(value, str) else _check_list(value)
@@ -250,7 +250,7 @@ def files(*, absolute: bool) -> Reader:
 
 
 def _named_once(paths: Iterable[str]) -> tuple[str, ...]:
-    """Each path as it is written first. Raises Mistake for two that end in the same name."""
+    """Each path as first written. Raises Mistake for two that end in the same name."""
     seen: dict[str, str] = {}
     for path in paths:
         last = path.rstrip("/").rpartition("/")[2]
@@ -277,7 +277,7 @@ def _path(value: Any, *, absolute: bool = False) -> str:
 
 
 def arguments(value: Any) -> tuple[str, ...]:
-    """A text, which is split as a shell does, or a list; whole numbers become text."""
+    """A text, split as by a shell, or a list; whole numbers become text."""
     if isinstance(value, str):
         if len(value) > _ARGUMENTS_MAX:
             raise Mistake(f"has {len(value)} characters; at most {_ARGUMENTS_MAX}")
@@ -298,9 +298,7 @@ def arguments(value: Any) -> tuple[str, ...]:
 
 
 def _split_words(text: str) -> list[str]:
-    """The words of a command line as `shlex.split` has them, in linear time. Raises Mistake with the offset of a broken
-    quote.
-    """
+    """As `shlex.split`, in linear time. Raises Mistake with the offset of a broken quote."""
     if _PLAIN.match(text):  # no quotes, no backslashes, nothing but blanks to split at
         return text.split()
     words: list[str] = []

@@ -1,7 +1,7 @@
-"""Jobs that clients wait for, counted by state and kept right by the changes of each commit (ADR 0065).
+"""Jobs that clients wait for, counted by state and updated by each commit (ADR 0065).
 
-The ranges of all watches are laid out as aligned blocks of 2^n ids. So the watches of a job are found with one step for
-each size in use, however many watches and jobs there are.
+Ranges are laid out as aligned blocks of 2^n ids: a job's watches are found with one step for each size in use, however
+many watches and jobs there are.
 """
 
 from __future__ import annotations
@@ -88,23 +88,23 @@ class JobWatch:
         return sum(self.states.values()) + self.unknown - self.ended
 
     def is_over(self, *, first: bool, held: bool) -> bool:
-        """Whether all have ended, or the `first`; `held`: jobs that are Held are waited for no more."""
+        """Whether all have ended, or the `first`; `held`: Held jobs count as ended."""
         left = self.left
         return not left or (first and self.ended > 0) or (held and left == self.held)
 
     def shown(self) -> dict[JobState, int]:
-        """The states as lists show them: jobs of a task queue which no queue can run are Held, not Waiting."""
+        """As lists show them: jobs of a task queue which no queue can run are Held, not Waiting."""
         stopped = min(self._stopped, self.states[JobState.WAITING])
         counts = self.states + Counter({JobState.HELD: stopped})
         counts[JobState.WAITING] -= stopped
         return {state: counts[state] for state in JobState if counts[state] > 0}
 
     def read_anew(self) -> None:
-        """Keep the changes that come from now on: a snapshot will be read."""
+        """Keep changes from now on: a snapshot will be read."""
         self._since = []
 
     def take_snapshot(self, snapshot: CountedJobs) -> None:
-        """Count anew by a snapshot that was read, and by what was committed later."""
+        """Count by a snapshot, and by what was committed later."""
         since, self._since = self._since or [], None
         self.doubtful = False
         self._batch, self.states = snapshot.batch, Counter(snapshot.states)
@@ -114,7 +114,7 @@ class JobWatch:
             self.apply_move(batch, move)
 
     def apply_move(self, batch: int, move: JobMove, count: int | None = None) -> int:
-        """Take in a change of that commit; returns how many jobs here it was about (`count`, if that is known)."""
+        """Apply a commit's change; returns how many jobs here it was about (`count`, if known)."""
         if self._since is not None:
             self._since.append((batch, move))
             return 0
@@ -134,7 +134,7 @@ class JobWatch:
         return count
 
     def parts(self, first: int, last: int) -> Iterator[range]:
-        """The watched ones of the jobs from `first` to `last`."""
+        """The watched ones of these jobs."""
         place = max(0, bisect_right(self._starts, first) - 1)
         for ids in islice(self.ranges, place, None):
             if ids.start > last:
@@ -145,7 +145,7 @@ class JobWatch:
 
 
 class JobWatches:
-    """All watches, found by the jobs that change. Used from one thread."""
+    """Found by the jobs that change. Used from one thread."""
 
     def __init__(self) -> None:
         self.watches: dict[tuple[range, ...], JobWatch] = {}
@@ -174,7 +174,7 @@ class JobWatches:
                 del self._levels[level]
 
     def apply_moves(self, batch: int, moves: Sequence[JobMove]) -> dict[JobWatch, list[JobMove]]:
-        """Take in the changes of a commit, in their order; returns the watches that changed, each with its changes."""
+        """Apply a commit's changes in order; returns the watches that changed, each with its changes."""
         touched: dict[JobWatch, list[JobMove]] = {}
         for move in moves:
             single = move.first == move.last and move.first > 0
@@ -197,7 +197,7 @@ class JobWatches:
 
 
 def _blocks(ranges: Iterable[range]) -> Iterator[tuple[int, int]]:
-    """The ids as the fewest blocks: the level n of each, and its key."""
+    """The fewest blocks of ids: the level n of each, and its key."""
     for ids in ranges:
         level, low, high = 0, ids.start, ids.stop
         while low < high:

@@ -1,4 +1,4 @@
-"""What a job would use of which limits at a place, and whether there is room (sge_resource_quota(5))."""
+"""A job's use of limits at a place, and whether there is room (sge_resource_quota(5))."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Charge(Struct, frozen=True, kw_only=True):
 
 
 class QuotaHit(Struct, frozen=True, kw_only=True):
-    """The rule of one set that counts for a job at a place."""
+    """The rule of a set that counts for a job at a place."""
 
     rule: QuotaRule
     bucket: Bucket
@@ -78,7 +78,7 @@ class LimitExcess(Struct, frozen=True, kw_only=True):
 def evaluate(
     sets: Iterable[QuotaSet], job: QuotaJob, place: QuotaPlace, complexes: Complexes
 ) -> tuple[QuotaHit, ...]:
-    """Of each enabled set the first rule that is about this job at this place."""
+    """Of each enabled set the first rule about this job at this place."""
     hits = []
     for quota_set in sets:
         for rule in quota_set.rules if quota_set.enabled else ():
@@ -92,9 +92,9 @@ def evaluate(
 
 
 def charges(rule: QuotaRule, job: QuotaJob, place: QuotaPlace, complexes: Complexes) -> tuple[Charge, ...]:
-    """What a job takes of each resource that a rule limits, without those of which it takes or requests nothing.
+    """What a job takes of each resource of a rule, without nothings.
 
-    A limit on what the complexes do not know (any more) charges nothing.
+    A limit on an unknown complex charges nothing.
     """
     booked: dict[str, Charge] = {}
     compared = []
@@ -121,12 +121,12 @@ def _charge(entry: Complex, limit: QuotaLimit, job: QuotaJob, place: QuotaPlace)
 
 
 def is_booked(entry: Complex) -> bool:
-    """Whether jobs use a resource up; of others their own request alone is compared with a limit."""
+    """Whether jobs use it up; else a request alone is compared with a limit."""
     return entry.name == _SLOTS or entry.is_consumable
 
 
 def amount_of(entry: Complex, job: QuotaJob) -> Value | None:
-    """What a job takes, or requests, of a resource; None if nothing."""
+    """What a job takes, or requests; None if nothing."""
     requested = job.requests.get(entry.name)
     if entry.name == _SLOTS:
         return job.slots
@@ -139,7 +139,7 @@ def amount_of(entry: Complex, job: QuotaJob) -> Value | None:
 
 
 def limit_value(limit: QuotaLimit, place: QuotaPlace) -> Value:
-    """The limit at a place; infinite without a load value that it needs: what is unknown holds nothing back."""
+    """Infinite without a load value that it needs: what is unknown holds nothing back."""
     if not limit.terms:
         return limit.value
     total: Number = 0
@@ -153,7 +153,7 @@ def _number(value: Value) -> Number:
 
 
 def find_excesses(hits: Iterable[QuotaHit], used: Mapping[tuple[Bucket, str], Number]) -> list[LimitExcess]:
-    """What keeps a job from starting. `used` is by bucket and full name of the resource."""
+    """What keeps a job from starting. `used`: by bucket and full name of the resource."""
     return [
         LimitExcess(bucket=hit.bucket, charge=charge, used=before)
         for hit in hits

@@ -1,6 +1,6 @@
-"""Whether a rule is about a job, and about a place: two halves that a caller may decide apart.
+"""Whether a rule is about a job, and about a place: two halves, decided apart.
 
-A rule matches a job at a place if neither half is None; the values of both together are the bucket that is charged.
+A rule matches if neither half is None; the values of both are the bucket.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _NO_FILTER = QuotaFilter()
 _MAGIC = re.compile(r"[*?[]")
 _ANY: Final = "*"
 OF_JOBS: Final = (FilterTag.USERS, FilterTag.PROJECTS, FilterTag.PES, FilterTag.JCS)
-"""The filters that are about jobs; the others are about places."""
+"""Filters about jobs; the others are about places."""
 
 
 @lru_cache(maxsize=10_000)
 def _pattern(text: str) -> Callable[[str], object]:
-    """Whether a name fits a shell pattern; there are more of them than `fnmatch` remembers."""
+    """There are more patterns than `fnmatch` remembers."""
     return re.compile(translate(text)).match
 
 
@@ -36,7 +36,7 @@ def _like(name: str, pattern: str) -> bool:
 
 
 def check_size(sets: Collection[QuotaSet]) -> None:
-    """Raise TooLarge if all sets have more than a new user or host can be compared with while others wait."""
+    """Raise TooLarge for more than a new user or host can be compared with while others wait."""
     rules = [rule for quota_set in sets for rule in quota_set.rules]
     filters = [held for rule in rules for held in rule.filters.values()]
     counts = {
@@ -55,7 +55,7 @@ def check_size(sets: Collection[QuotaSet]) -> None:
 
 
 def prepare_patterns(sets: Iterable[QuotaSet]) -> None:
-    """Prepare the patterns of sets, which takes much longer than to compare a name with them."""
+    """Prepare patterns in advance: it takes much longer than to compare a name with them."""
     for pattern in _patterns(sets):
         _pattern(pattern)
 
@@ -95,7 +95,7 @@ class QuotaPlace(Struct, frozen=True, kw_only=True):
 
 
 class JobValues(NamedTuple):
-    """What a job has for the filters in braces; "" without a value or such a filter."""
+    """A job's values for filters in braces; "" without a value or such a filter."""
 
     user: str
     project: str
@@ -104,21 +104,21 @@ class JobValues(NamedTuple):
 
 
 class PlaceValues(NamedTuple):
-    """What a place has for the filters in braces; "" without such a filter."""
+    """A place's values for filters in braces; "" without such a filter."""
 
     queue: str
     host: str
 
 
 def job_side(rule: QuotaRule, job: QuotaJob) -> JobValues | None:
-    """The values of a job that are counted by themselves; None if a filter excludes it."""
+    """The job's counted values; None if a filter excludes it."""
     if all(fits(tag, quota_filter, job) for tag, quota_filter in rule.filters.items() if tag in OF_JOBS):
         return job_values(rule, job)
     return None
 
 
 def job_values(rule: QuotaRule, job: QuotaJob) -> JobValues:
-    """The values of a job that are counted by themselves, where the rule is about it."""
+    """The job's counted values, where the rule is about it."""
     braced = {tag for tag, quota_filter in rule.filters.items() if quota_filter.braced}
     return JobValues(
         job.user if FilterTag.USERS in braced else "",
@@ -142,7 +142,7 @@ def fits(tag: FilterTag, quota_filter: QuotaFilter, job: QuotaJob) -> bool:
 
 
 def may_charge(rule: QuotaRule, job: QuotaJob, of: Collection[str]) -> bool:
-    """Whether a bucket with the values `of` is about the user and the job class of a job; "" is any."""
+    """Whether a bucket with the values `of` is about a job's user and class; "" is any."""
     values = {
         tag: value for tag, value in ((FilterTag.USERS, job.user), (FilterTag.JCS, job.job_class)) if value
     }
@@ -154,7 +154,7 @@ def may_charge(rule: QuotaRule, job: QuotaJob, of: Collection[str]) -> bool:
 
 
 def place_side(rule: QuotaRule, place: QuotaPlace) -> PlaceValues | None:
-    """The values of a place that are counted by themselves; None if a filter excludes it."""
+    """The place's counted values; None if a filter excludes it."""
     if all(
         admits(tag, quota_filter, place) for tag, quota_filter in rule.filters.items() if tag not in OF_JOBS
     ):
@@ -163,7 +163,7 @@ def place_side(rule: QuotaRule, place: QuotaPlace) -> PlaceValues | None:
 
 
 def place_values(rule: QuotaRule, place: QuotaPlace) -> PlaceValues:
-    """The values of a place that are counted by themselves, where the rule is about it."""
+    """The place's counted values, where the rule is about it."""
     queues, hosts = (rule.filters.get(tag, _NO_FILTER) for tag in (FilterTag.QUEUES, FilterTag.HOSTS))
     return PlaceValues(place.queue if queues.braced else "", place.host.lower() if hosts.braced else "")
 
@@ -181,7 +181,7 @@ def _judge(quota_filter: QuotaFilter, excluded: bool, named: bool) -> bool:
 
 
 def _by_name_or_group(quota_filter: QuotaFilter, name: str, groups: Iterable[str], mark: str) -> bool:
-    """Users and hosts. `mark` is what names of groups lack; without one they have it, and case does not count."""
+    """Users and hosts. `mark`: what names of groups lack; without one they have it, and case does not count."""
 
     def fits(pattern: str) -> bool:
         if pattern.startswith("@"):

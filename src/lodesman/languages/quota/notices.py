@@ -1,6 +1,5 @@
-"""What is odd in quota sets and does not stop them.
-
-Rules that never count, limits that add nothing up, unknown names, and filters that jobs need not fall under.
+"""What is odd in quota sets and does not stop them: rules that never count, limits that add nothing, unknown names,
+filters that jobs can avoid.
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ def find_notices(
     vocabulary: Vocabulary,
     known_names: Mapping[FilterTag, Collection[str]] | None = None,
 ) -> list[QuotaNotice]:
-    """All notices, in the order of the text.
+    """In the order of the text.
 
-    `known_names`: users, PEs, queues, hosts, job classes; names of a kind that is left out are not judged. Projects,
-    user lists and host groups are those of the vocabulary.
+    `known_names`: users, PEs, queues, hosts, job classes; kinds that are left out are not judged. Projects, user lists
+    and host groups are the vocabulary's.
     """
     names = {FilterTag.PROJECTS: vocabulary.projects.keys(), **(known_names or {})}
     return [
@@ -84,7 +83,7 @@ def _find_disabled(quota_set: QuotaSet) -> Iterator[QuotaNotice]:
 
 
 def _find_voluntary(quota_set: QuotaSet, vocabulary: Vocabulary) -> Iterator[QuotaNotice]:
-    """Filters that a job escapes by what it does not say, where no rule of the set is about it then; one of each kind."""
+    """Filters that a job escapes by silence, where no other rule of the set is about it; one of each kind."""
     if not vocabulary.projects:
         without = "no project is configured, so JobGroup is free and the filter projects binds who writes such a name"
         remedy = "put projects into the files of [gridengine]"

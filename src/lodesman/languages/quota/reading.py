@@ -52,9 +52,9 @@ class _OpenSet:
 def read_quota_sets(
     text: str, complexes: Complexes, *, faults: list[SyntaxFault], source: str = ""
 ) -> tuple[QuotaSet, ...]:
-    """The sets of a text, in order. What is wrong is added to `faults`, and its set left out. Raises TooLarge.
+    """In order. What is wrong is added to `faults`, and its set left out. Raises TooLarge.
 
-    A line with characters that no text has is left out by itself: of a text with faults, use nothing.
+    A line with characters that no text has is left out alone: of a text with faults, use nothing.
     """
     reader = _QuotaReader(complexes, faults)
     sets: dict[str, QuotaSet] = {}
@@ -66,7 +66,7 @@ def read_quota_sets(
 
 
 class _QuotaReader:
-    """Reads set by set; a fault in one filter or limit hides none in another."""
+    """A fault in one filter or limit hides none in another."""
 
     __slots__ = ("complexes", "faults", "line", "whole")
 

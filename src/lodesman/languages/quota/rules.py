@@ -12,7 +12,7 @@ from lodesman.languages.gridengine.values import Number, Value
 
 
 class FilterTag(StrEnum):
-    """What a filter is about, in the order in which rules are written. `jcs` is Univa's."""
+    """What a filter is about, in the order of writing. `jcs` is Univa's."""
 
     USERS = "users"
     PROJECTS = "projects"
@@ -23,7 +23,7 @@ class FilterTag(StrEnum):
 
 
 class QuotaFilter(Struct, frozen=True, kw_only=True):
-    """A list of names: shell patterns, of users also `@list`, of hosts also `@group`."""
+    """Shell patterns, of users also `@list`, of hosts also `@group`."""
 
     names: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()  # Written with `!`.
@@ -35,7 +35,7 @@ class QuotaFilter(Struct, frozen=True, kw_only=True):
 
 
 class LoadTerm(Struct, frozen=True, kw_only=True):
-    """A part of a dynamic limit: `weight` times the load value of a host."""
+    """A part of a dynamic limit: `weight` times a host's load value."""
 
     weight: Number
     name: str = ""  # Of the load value; '': the weight is a plain number.
@@ -52,7 +52,7 @@ class QuotaLimit(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaRule:
-    """One line `limit`. Without filters it is about all jobs."""
+    """One line `limit`; about all jobs without filters."""
 
     label: str  # `set/rule`: its name, or its number from 1 in the set.
     name: str = ""
@@ -82,7 +82,7 @@ class QuotaSet:
 
 
 def write_quota_sets(sets: Iterable[QuotaSet]) -> str:
-    """The canonical text, which `qconf` reads too (where it knows the filters)."""
+    """Canonical; `qconf` reads it too (where it knows the filters)."""
     return "".join(f"{line}\n" for quota_set in sets for line in _lines(quota_set))
 
 
