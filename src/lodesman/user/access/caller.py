@@ -31,7 +31,7 @@ Q = TypeVar("Q")
 
 @dataclass(slots=True)
 class Caller:
-    """A server and a token, as named or found. Its client belongs to one thread."""
+    """A server and a token. Its client belongs to one thread."""
 
     server: str | None = None
     token_file: Path | None = None
@@ -65,7 +65,7 @@ class Caller:
         return self._client
 
     def close(self) -> None:
-        """Close the connection, if there is one."""
+        """Close the connection."""
         if self._client is not None:
             self._client.close()
 
@@ -74,7 +74,7 @@ class Caller:
         return call.read(self.fetch(call, query, body))
 
     def fetch(self, call: Call[Q, B, A], query: Q | None, body: B | None) -> bytes:
-        """The answer as bytes. Raises LodesmanError, also for what another program says."""
+        """The answer as bytes. Raises LodesmanError."""
         from lodesman.wire.call import encode
 
         sent, address = None if body is None else encode(body), call.address(query)
@@ -85,7 +85,7 @@ class Caller:
         return raw
 
     def whole(self, call: Call[Any, B, A], query: AllQuery, rows: str) -> A:
-        """All pages of a list as one; `rows`: the member that has them."""
+        """All pages as one list; `rows`: the member that has them."""
         from msgspec.structs import replace
 
         page: Any = self.call(call, query)
@@ -144,7 +144,6 @@ class Caller:
 
 
 def _merge_parts(before: list[RangeControlled], more: list[RangeControlled]) -> list[RangeControlled]:
-    """What became of each range, also of one that took two answers."""
     from lodesman.wire.jobs import RangeControlled
 
     ranges = {part.last: part for part in before}

@@ -36,9 +36,8 @@ Taken = Path | Folder
 
 
 class FilePicker:
-    """Gathers plain files, and those in folders by their top folder.
-
-    A file that is named twice is one; two for one place on the node are refused.
+    """Gathers plain files, and those in folders by their top folder. A file that is named twice is one;
+    two for one place on the node are refused.
     """
 
     def __init__(self) -> None:
@@ -55,7 +54,7 @@ class FilePicker:
         return {**self._plain, **folders}
 
     def add(self, path: Path, name: str = "") -> None:
-        """Add a plain file; below this folder its name keeps the folders. Raises InvalidRequest."""
+        """Below this folder a file's name keeps the folders. Raises InvalidRequest."""
         pure = PurePosixPath(name or str(path))
         is_plain = pure.is_absolute() or ".." in pure.parts or len(pure.parts) == 1
         place = pure.name if is_plain else str(pure)
@@ -94,7 +93,6 @@ class FilePicker:
 
 
 def _check_same(path: Path, other: Path) -> None:
-    """Raises InvalidRequest for two files in one place on the node."""
     if path != other and not path.samefile(other):
         raise InvalidRequest(
             f"{path} and {other} are two files of one name, and would lie in one place on the node.",
@@ -103,13 +101,13 @@ def _check_same(path: Path, other: Path) -> None:
 
 
 def whole_folder(path: Path) -> Folder:
-    """A whole folder under its own name. Raises InvalidRequest."""
+    """Raises InvalidRequest."""
     name = path.resolve().name
     return Folder(name, tuple((file, f"{name}/{inner}") for file, inner in files_below(path)))
 
 
 def files_below(path: Path) -> Iterator[tuple[Path, str]]:
-    """All plain files in a folder, with their names there. Raises InvalidRequest."""
+    """Plain files with their names in the folder. Raises InvalidRequest."""
     count = 0
     for base, folders, files in os.walk(path):
         folders.sort()
@@ -195,7 +193,7 @@ def program_left(programs: Iterable[str], inputs: Iterable[str], base: Path) -> 
 
 
 def pack_inputs(inputs: Mapping[str, Taken], scratch: Path) -> dict[str, Path]:
-    """Plain files for all inputs; folders are packed below `scratch`. Raises OSError."""
+    """Folders are packed below `scratch`. Raises OSError."""
     files = {}
     for name, path in inputs.items():
         if isinstance(path, Path):
@@ -220,7 +218,7 @@ def _pack(folder: Folder, raw: IO[bytes]) -> None:
 
 
 def measure_files(paths: Iterable[Path]) -> dict[Path, InputBody]:
-    """Digest, size, mode and time of each file. Raises OSError."""
+    """Raises OSError."""
     from lodesman.wire.client import sha256_of
 
     bodies = {}

@@ -1,7 +1,4 @@
-"""The output of a job, downloaded and unpacked: only plain files and directories below the target, up to a size.
-
-Members are judged here, since not every Python 3.11 has the filters of tarfile.
-"""
+"""Downloads and unpacks outputs of jobs. Members are judged here: not every Python 3.11 has the filters of tarfile."""
 
 from __future__ import annotations
 
@@ -55,7 +52,7 @@ class DamagedArchive(LodesmanError, code="damaged-archive"):
 
 
 def wrote_nothing(job: Job) -> bool:
-    """Whether its program ended and wrote nothing: there is no archive."""
+    """Its program ended and left no archive."""
     return job.output_sha256 is None and job.state in (JobState.DONE, JobState.FAILED) and job.cause in _RAN
 
 
@@ -67,7 +64,7 @@ def lacks_output(job: Job) -> str:
 
 
 def download(caller: Caller, job: Job, target: Path, *, most_bytes: int) -> UnpackedOutput:
-    """Fetch and unpack beside the target, and put it there in one step; into a target that is there, file by file.
+    """Unpack beside the target, and put it there in one step; file by file into a target that is there.
 
     Raises DamagedArchive, TooLarge, Conflict for an unfit target, LodesmanError; OSError if no output could be stored.
     """
@@ -94,7 +91,6 @@ def download(caller: Caller, job: Job, target: Path, *, most_bytes: int) -> Unpa
 
 @contextmanager
 def _raise_damage(target: Path) -> Iterator[None]:
-    """Raises DamagedArchive for an OSError that is of this output alone."""
     try:
         yield
     except OSError as fault:
@@ -109,10 +105,7 @@ def _raise_damage(target: Path) -> Iterator[None]:
 
 
 def _place(made: Path, target: Path) -> int:
-    """Returns how many other files stay there.
-
-    Raises Conflict, before a file is moved, where a file would replace a directory or the other way round.
-    """
+    """Returns how many other files stay there. Raises Conflict before any file is moved."""
     if not target.exists():
         made.rename(target)
         return 0
@@ -133,7 +126,7 @@ def _place(made: Path, target: Path) -> int:
 
 
 def unpack(archive: Path, target: Path, *, most_bytes: int) -> UnpackedOutput:
-    """Unpack a tar.gz into a new directory. Raises DamagedArchive, TooLarge, OSError."""
+    """Into a new directory. Raises DamagedArchive, TooLarge, OSError."""
     target.mkdir()
     out = UnpackedOutput()
     try:
@@ -192,7 +185,6 @@ def _leave_out(out: UnpackedOutput, member: tarfile.TarInfo, reason: str) -> Non
 
 
 def _refusal(path: PurePosixPath) -> str:
-    """Why nothing of that name is unpacked, or ''."""
     if path.is_absolute() or not path.parts or ".." in path.parts:
         return "its name leads out of the directory"
     if steers(str(path)):
@@ -211,7 +203,7 @@ def _make_directory(path: Path) -> None:
 
 
 def _new_file(path: Path, mode: int) -> IO[bytes]:
-    """A new file with the mode that the umask allows, never setuid. A second one of that name would be lost."""
+    """The mode that the umask allows, never setuid. A second file of that name would be lost."""
     _make_directory(path.parent)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     try:

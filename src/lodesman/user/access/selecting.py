@@ -45,9 +45,8 @@ class Range(NamedTuple):
 
 
 def parse_ranges(words: Iterable[str], *, what: str = "job", most: int = MOST_RANGES) -> tuple[Range, ...]:
-    """All ranges, ascending, each id once; joined only where they overlap, so each has its answer.
-
-    Raises InvalidRequest, also for an empty word, as of a variable that is not set.
+    """Ascending, each id once; joined only where they overlap, so that each has its answer. Raises InvalidRequest, also for
+    an empty word.
     """
     merged = join_ranges(span for word in words for span in _ranges(word, what))
     if len(merged) > most:

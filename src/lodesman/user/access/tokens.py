@@ -1,7 +1,4 @@
-"""Where the server and the token are found if none is named.
-
-A token is no argument: everybody on the machine sees arguments.
-"""
+"""Where the server and the token are found if none is named. A token is no argument: all on the machine see arguments."""
 
 from __future__ import annotations
 
@@ -27,8 +24,8 @@ _LOCAL_TOKEN = "lode-data/admin.token"
 def find_server(named: Path | None, environ: Mapping[str, str], here: Path, *, token: str = "") -> str:
     """The server run from `here` whose token is used, else that of this account, else the usual address.
 
-    No other token, nor that of a program (`token`), goes to a found address, which any unpacked folder may hold. Raises
-    Conflict if several run.
+    No other token, nor that of a program (`token`), goes to a found address, which any unpacked folder may hold.
+    Raises Conflict if several run.
     """
     if (
         token
@@ -85,7 +82,7 @@ def own_server(environ: Mapping[str, str], server: str | None) -> RunningServer 
 
 
 def _remedy(local: Path, own: Path, running: Sequence[RunningServer]) -> str:
-    """What to do without a token. `local`: that of a server run from here."""
+    """`local`: the token of a server run from here."""
     if _is_open(local):
         return f"Others can read {local}, so it is not used. If it is yours, run: chmod 600 {local}"
     servers = "; ".join(f"{server.url} from {server.data}" for server in running)
@@ -131,7 +128,7 @@ def read_token(path: Path) -> str:
 
 @contextmanager
 def new_token_file(path: Path) -> Iterator[TextIO]:
-    """Open the file before the token is made, so that none is lost; a partial file is removed. Raises Conflict."""
+    """Opened before the token is made, so that none is lost; a partial file is removed. Raises Conflict."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except FileExistsError:
@@ -144,7 +141,7 @@ def new_token_file(path: Path) -> Iterator[TextIO]:
 
 
 def _is_open(path: Path) -> bool:
-    """Whether it is this user's and others can use it."""
+    """It is this user's and others can use it."""
     try:
         status = path.lstat()
     except OSError:

@@ -172,7 +172,7 @@ def past_moment(word: str, *, utc: bool = False) -> float:
 
 
 def _by_clock(text: str, *, utc: bool, days: Mapping[str, int] = _DAYS) -> float:
-    """`days`: how long ago some words were. Raises ValueError, OverflowError."""
+    """`days`: how long ago some words were."""
     zone = UTC if utc else None
     now = datetime.fromtimestamp(time.time(), zone)
     is_clock = _CLOCK.fullmatch(text) is not None
@@ -190,7 +190,6 @@ def _by_clock(text: str, *, utc: bool, days: Mapping[str, int] = _DAYS) -> float
 
 
 def _time_of(clock: str) -> clock_time:
-    """Raises ValueError."""
     return clock_time.fromisoformat(f"0{clock}" if clock[1:2] == ":" else clock or "00:00")
 
 

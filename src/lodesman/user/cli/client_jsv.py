@@ -1,7 +1,4 @@
-"""What `lode submit` does to a description before it is sent: its job class, and the verifiers (JSV) of the user.
-
-Request files have options as `sge_request` has: `./.lode_request`, `~/.lode_request`, and that of the cluster.
-"""
+"""What `lode submit` does to a description before it is sent: its job class, and the verifiers (JSV) of the user."""
 
 from __future__ import annotations
 
@@ -77,10 +74,10 @@ def _wrong(source: str, line: int, why: str) -> InvalidConfig:
 
 
 def read_requests(environ: Mapping[str, str], here: Path) -> list[RequestOptions]:
-    """Read the files of the working folder, of the home folder and of the cluster, each once.
+    """The request files of the working folder, the home folder and the cluster, each once.
 
-    Raises InvalidConfig for a file that others could write, and for one of the working folder that names scripts if no other
-    trusts that folder.
+    Raises InvalidConfig for one that others could write, and for one of the working folder that names scripts if no other
+    trusts it.
     """
     home = Path(environ.get("HOME") or "~").expanduser()
     cluster = Path(environ.get(CLUSTER_VARIABLE) or CLUSTER_FILE)
@@ -109,7 +106,7 @@ def read_requests(environ: Mapping[str, str], here: Path) -> list[RequestOptions
 
 
 def _check_trusted(here: Path, home: Path, trusted: Sequence[str]) -> None:
-    """A file of a download or an output must run nothing. Raises InvalidConfig."""
+    """A file of a download or an output must run nothing."""
     folders = {(home / os.path.expanduser(folder)).resolve() for folder in trusted}  # noqa: PTH111 - ~ may be no user's
     if here.resolve() not in folders:
         path = here / REQUEST_FILE
@@ -128,7 +125,7 @@ def stock() -> Complexes:
 
 
 def complexes_of(session: Session) -> Complexes:
-    """The resources of the server, by which scripts see requests; if it does not say, of a new Grid Engine."""
+    """The resources of the server; if it does not say, of a new Grid Engine."""
     from lodesman.languages.gridengine.complexes import Complex, Complexes, Consumable
     from lodesman.languages.gridengine.values import ComplexType
     from lodesman.wire import calls
@@ -167,7 +164,7 @@ class ClientRequest:
     complexes: Callable[[], Complexes] = stock  # asked for if there are scripts
 
     def apply(self, record: Record, label: str, *, hold: bool = False) -> VerifiedDraft:
-        """The description as it is sent; an unchanged record is the same object. Raises InvalidJob, InvalidConfig."""
+        """An unchanged record is the same object. Raises InvalidJob, InvalidConfig."""
         if self.job_class or self.usual_class:
             from lodesman.decide.submission.resolve import asked_class, with_class
 
@@ -210,7 +207,6 @@ class ClientRequest:
         return VerifiedDraft(record=new, writers=writers, edits=edits, hold=hold)
 
     def _run(self, view: JsvView, label: str) -> tuple[JsvView, dict[str, str]]:
-        """The job that the scripts make, and which wrote what last. Raises as `apply`."""
         from lodesman.decide.submission.native_texts import changed_paths
         from lodesman.server.jsv import JsvContext, verify_at_client
         from lodesman.server.jsv.chain import after, parameters_of

@@ -195,7 +195,6 @@ def table_of(*columns: Column[R]) -> dict[str, Column[R]]:
 
 
 def _template_of(columns: Columns[Any]) -> str:
-    """An example: what names a row, and its state or the next column."""
     numbers = ("job", "pilot", "submission", "tq")
     names = [column.name for column in columns.values() if column.kind == "text" or column.name in numbers]
     names = names or list(columns)
@@ -203,9 +202,8 @@ def _template_of(columns: Columns[Any]) -> str:
 
 
 def shaped(*tables: Columns[Any]) -> Callable[[F], F]:
-    """Give a command `--columns`, `--sort`, `--format` and, for moments, `--utc`, as its `shape`.
-
-    One table is checked here; if there are several, or none yet, the command checks the shape.
+    """Give a command `--columns`, `--sort`, `--format` and, for moments, `--utc`, as its `shape`. The command checks it
+    unless there is exactly one table.
     """
     has_moments = not tables or any(column.kind == "moment" for table in tables for column in table.values())
     template = (

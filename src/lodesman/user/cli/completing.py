@@ -1,7 +1,6 @@
 """What a shell completes: files, and names that the server knows. It waits 2 s at most, and says nothing.
 
-Shells take what they are offered as part of the command line, and others choose many names: a name with what a shell could
-take for more than text is not offered.
+Others choose many names: one that a shell could take for more than text is not offered.
 """
 
 from __future__ import annotations
@@ -46,19 +45,15 @@ _Word = tuple[str, str]
 
 
 class _Asker:
-    """The server that the command line names."""
-
     def __init__(self, context: click.Context) -> None:
         options = context.find_root().params
         self.command = context.info_name or ""
         self._session = Session(options["server"], options["token_file"], options["ca_file"], rounds=1)
 
     def __call__(self, call: Call[Any, Nothing, Any], query: Any = None) -> Any:
-        """The answer. Raises LodesmanError."""
         return self._session.call(replace(call, timeout=_SECONDS), query)
 
     def close(self) -> None:
-        """End the connection."""
         self._session.close()
 
 
@@ -82,7 +77,6 @@ def _queues(ask: _Asker) -> Iterator[_Word]:
 
 
 def _nodes(ask: _Asker) -> Iterator[_Word]:
-    """Sites, and after a slash their queues."""
     yield from _sites(ask)
     yield from _queues(ask)
 
@@ -120,19 +114,15 @@ _FILES = frozenset({"FILE", "FROM", "TO", "OTHER", "PATH"})
 
 
 class _CompletedType(click.ParamType[Any, Any]):
-    """A type whose values the server completes."""
-
     def __init__(self, inner: click.ParamType[Any, Any], find: Callable[[_Asker], Iterator[_Word]]) -> None:
         self.name, self._inner, self._find = inner.name, inner, find
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """As without completion."""
         return self._inner.convert(value, param, ctx)
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem[str]]:
-        """Safe names that begin so; none if the server does not answer."""
         del param
         words: list[_Word] = []
         ask = _Asker(ctx)
@@ -148,7 +138,7 @@ class _CompletedType(click.ParamType[Any, Any]):
 
 
 def equip(command: C) -> C:
-    """A copy of a command, and of all below it, whose parameters are completed."""
+    """A copy of a command, and of all below it."""
     made = copy(command)
     made.params = list(map(_equip, command.params))
     if isinstance(made, click.Group):

@@ -38,7 +38,7 @@ class NamedConfig:
         return load_config(self.path, overrides=overrides)
 
     def arguments(self) -> list[str]:
-        """The words that lead another process to it."""
+        """For another process."""
         same = [] if self.path is None else ["--config", str(self.path.resolve())]
         for section, name, value in self.settings:
             same += ["--set", f"{section}.{name}={json.dumps(value)}"]
@@ -46,7 +46,7 @@ class NamedConfig:
 
 
 def _setting(word: str) -> tuple[str, str, Any]:
-    """SECTION.NAME=VALUE, in JSON, else a text. Raises ValueError."""
+    """SECTION.NAME=VALUE, in JSON, else a text."""
     key, equals, text = word.partition("=")
     section, _, name = key.partition(".")
     if not (section and name and equals):
@@ -95,7 +95,7 @@ def no_server() -> Iterator[None]:
 
 
 def check_data(config: ServerConfig) -> int:
-    """Say what is wrong with the data of a server; returns the exit code."""
+    """Returns the exit code."""
     from lodesman.server.loops.reconciler import check_data as faults_of
 
     with no_server():

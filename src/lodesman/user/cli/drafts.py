@@ -212,8 +212,6 @@ def read_text(name: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """What is to be submitted, before the options."""
-
     label: str
     parsed: ParsedRecord
     text: str = ""  # of a file
@@ -223,7 +221,6 @@ class _Draft:
 
 
 def _from_file(name: str, options: DescriptionOptions) -> _Draft:
-    """Raises SyntaxFault, InvalidJob, TooLarge, InvalidRequest."""
     from lodesman.languages.jobs import ARRAY_LIMITS, read_description, read_job
 
     try:
@@ -260,7 +257,6 @@ def _pick_files(words: Iterable[str]) -> Mapping[str, Taken]:
 
 
 def _from_words(options: DescriptionOptions) -> _Draft:
-    """The job of a command or script, else of a class. Raises InvalidRequest."""
     from lodesman.languages.jobs import ParsedRecord, by_name
     from lodesman.languages.jobs.members import has_placeholder
     from lodesman.languages.jobs.record import NO_POSITIONS
@@ -293,7 +289,7 @@ def _from_words(options: DescriptionOptions) -> _Draft:
 
 
 def _with_options(draft: _Draft, options: DescriptionOptions) -> Record:
-    """The record with the options; the same object if they say nothing."""
+    """The same object if the options say nothing."""
     from lodesman.languages.jobs.attributes import overlay
 
     attributes = dict(options.attributes)
@@ -308,7 +304,6 @@ def _with_options(draft: _Draft, options: DescriptionOptions) -> Record:
 
 
 def _prepare(draft: _Draft, options: DescriptionOptions, request: ClientRequest) -> ReadyFile:
-    """Raises SyntaxFault, InvalidJob, TooLarge, InvalidConfig."""
     from lodesman.languages.jobs import (
         ARRAY_LIMITS,
         input_names,
@@ -354,7 +349,6 @@ def _prepare(draft: _Draft, options: DescriptionOptions, request: ClientRequest)
 
 
 def _find_input(name: str, base: Path) -> Taken:
-    """Raises InvalidJob, InvalidRequest."""
     path = base / name
     if path.is_dir() and name.endswith("/"):
         return whole_folder(path)

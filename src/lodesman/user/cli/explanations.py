@@ -98,12 +98,11 @@ def _show_verdict(answer: _Explained, lines: list[str], *, apart: bool = False) 
 
 
 def _room(verdict: Sequence[str]) -> int:
-    """The lines left beside the verdict."""
     return _MOST_LINES - 1 - sum(map(_height, verdict))
 
 
 def _height(text: str, beside: int = 0) -> int:
-    """The lines of a text on this terminal beside columns of that width; 1 in a pipe."""
+    """Lines on this terminal beside columns of that width; 1 in a pipe."""
     width = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else 0
     return -(-max(1, len(text)) // max(_LEAST_WIDTH, width - beside)) if width else 1
 
@@ -111,7 +110,7 @@ def _height(text: str, beside: int = 0) -> int:
 def _show_briefly(
     answer: _Explained, changes: Sequence[JobChange | ResourceChange], room: int, queues: int = 0
 ) -> None:
-    """Print, in `room` lines, steps in the way and suggestions that the summary does not name."""
+    """What the summary does not name; `room`: in lines."""
     chain = answer.chain
     new = (change for change in changes if change.text not in answer.summary)
     lines = [f"Suggestion: {_suggestion(change, queues)}" for change in islice(new, _FEW)]
@@ -127,7 +126,7 @@ def _show_briefly(
 
 
 def _fitting(answer: _Explained, room: int) -> dict[int, Step]:
-    """The steps in the way, by place, that fit in `room` lines; at least one, cut."""
+    """By place, what fits in `room` lines; at least one, cut."""
     chain, shown = answer.chain, dict[int, Step]()
     beside = max((len(step.step) for step in chain), default=0) + _BESIDE
     places = [place for place, step in enumerate(chain) if _in_the_way(answer, step)]
@@ -147,7 +146,6 @@ def _cut(step: Step, beside: int) -> Step:
 
 
 def _in_the_way(answer: _Explained, step: Step) -> bool:
-    """Whether the verdict follows from this step."""
     if step.holds or answer.verdict in _OPEN:
         return False
     alone = _ALONE.get(answer.main_reason) if isinstance(answer, JobExplained) else None

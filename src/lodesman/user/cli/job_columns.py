@@ -55,7 +55,7 @@ def _starts(row: Job) -> str | None:
 
 
 def _reason(row: Job) -> str | None:
-    """Why it waits, as lists are filtered; else why it is in its state."""
+    """The reason to wait by which lists are filtered, else that of its state."""
     return row.main_reason.value if row.main_reason else row.reason or None
 
 
@@ -132,7 +132,6 @@ def bar(counts: Mapping[JobState, int], width: int = WIDTH) -> StyledText:
 
 
 def _remark(row: SubmissionRow) -> str:
-    """The most frequent reason to wait, and causes of failure."""
     why = max(row.reasons, key=row.reasons.__getitem__, default="")
     causes = [f"{jobs:,} {cause}" for cause, jobs in Counter(row.causes).most_common(2)]
     return "; ".join(filter(None, [str(why), *causes]))
@@ -148,7 +147,7 @@ def has_ended(row: SubmissionRow) -> bool:
 
 
 def count_states(rows: Iterable[SubmissionRow], counts: Counter[str]) -> Iterator[SubmissionRow]:
-    """The rows, while their jobs, but for deleted ones, are counted by state."""
+    """Count all but deleted jobs as the rows pass."""
     for row in rows:
         counts.update(
             {state.value: jobs for state, jobs in row.states.items() if state is not JobState.DELETED}
@@ -157,7 +156,7 @@ def count_states(rows: Iterable[SubmissionRow], counts: Counter[str]) -> Iterato
 
 
 def total_of(rows: Iterable[SubmissionRow]) -> Counter[str]:
-    """All jobs by state, but for deleted ones."""
+    """Without deleted ones."""
     counts = Counter[str]()
     for _ in count_states(rows, counts):
         pass

@@ -64,14 +64,12 @@ class JobCommand(click.Command):
         return rest
 
     def _positionals(self, ctx: click.Context, words: list[str]) -> list[str]:
-        """The first word that is no option, and all behind it."""
         parser = self.make_parser(ctx)
         parser.allow_interspersed_args = False
         files = parser.parse_args(list(words))[0].get("files")
         return list(files) if isinstance(files, tuple) else []
 
     def _of_script(self, ctx: click.Context, script: str, label: str) -> dict[str, Any]:
-        """The options in a script's head. Raises UsageError with file and line."""
         words: list[str] = []
         for number, line in _option_lines(script, label):
             try:
@@ -109,7 +107,7 @@ class JobCommand(click.Command):
 
 
 def _add_options(ctx: click.Context, others: dict[str, Any]) -> None:
-    """Add options of elsewhere: repeatable ones add up, of others the context's own count."""
+    """Repeatable ones add up; of others the context's own count."""
     from lodesman.languages.jobs.attributes import overlay
 
     for name, value in others.items():
@@ -142,7 +140,7 @@ def _looks_run(path: Path, head: bytes) -> bool:
 
 
 def _as_command(files: list[str]) -> str:
-    """What to say of words that are a command; '' if they name a description."""
+    """'' if they name a description."""
     path, words, fault = Path(files[0]), shlex.join(files), f"There is no file {files[0]}."
     if files[0] == STDIN:
         return ""
@@ -155,14 +153,13 @@ def _as_command(files: list[str]) -> str:
 
 
 def _begins_script(stream: Any) -> bool:
-    """Whether a script is piped in that is not for HTCondor; nothing is read."""
+    """False for a file of HTCondor; nothing is read."""
     if stream.isatty() or (head := stream.peek(2))[:2] != b"#!":
         return False
     return not foreign_file(head)
 
 
 def _keep_piped(stream: Any) -> str:
-    """The piped script as a file, until the end of this call."""
     path = scratch_folder() / _PIPED_NAME
     path.write_bytes(stream.read())
     return str(path)
@@ -181,7 +178,7 @@ def _is_description(head: bytes) -> bool:
 
 
 def _option_lines(script: str, label: str) -> Iterator[tuple[int, str]]:
-    """Number and options of each `#LODE` line before the first command."""
+    """Number and options of each line before the first command."""
     in_head = True
     for number, line in enumerate(head_of(script).splitlines(), 1):
         in_head = in_head and (not line.strip() or line.startswith("#"))
@@ -198,7 +195,7 @@ _GO_ON = "Or go on without it: --ignore-foreign."
 
 
 def head_of(path: str) -> str:
-    """The text that may have lines of options; '' if it cannot be read."""
+    """'' if it cannot be read."""
     try:
         with Path(path).open("rb") as file:
             return file.read(HEAD_BYTES).decode("utf-8", "replace")
@@ -285,7 +282,7 @@ def with_interpreter(record: Record, *, interpreter: str, literal: bool) -> Reco
 
 
 def note_unread(command: Sequence[str]) -> None:
-    """Say that the lines of a script behind `--` are not read."""
+    """The lines of a script behind `--` are not read."""
     for word in command[:2]:
         if Path(word).is_file() and has_lines(head_of(word)):
             note(f"{word} stands after --, so its lines of batch systems are not read: lode submit {word}.")

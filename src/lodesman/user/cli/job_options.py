@@ -26,7 +26,6 @@ _ATTRIBUTE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
 
 
 def _read_as(name: str, word: Any) -> Any:
-    """Raises ValueError."""
     from lodesman.languages.jobs import by_name
     from lodesman.languages.jobs.values import Mistake
 
@@ -49,13 +48,13 @@ def _time(name: str) -> Callable[[str], Given]:
 
 
 def _array(word: str) -> Given:
-    """Indexes, and after a percent sign how many run at once. Raises ValueError."""
+    """Indexes, and after a percent sign how many run at once."""
     word, percent, most = word.replace(" ", "").partition("%")
     return {**_indexes(word), **({"AtMost": _read_as("AtMost", most)} if percent else {})}
 
 
 def _indexes(word: str) -> Given:
-    """1-500, 0-90:10, or a list of these and of numbers. Raises ValueError."""
+    """1-500, 0-90:10, or a list of these and of numbers."""
     match = _STEPS.match(word)
     if match:
         first, last, step = _steps(match)
@@ -87,7 +86,7 @@ def _indexes(word: str) -> Given:
 
 
 def _each_line(name: str) -> Given:
-    """A member for each line that is not blank. Raises ValueError."""
+    """A member for each line that is not blank."""
     try:
         lines = Path(name).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as fault:
@@ -108,7 +107,7 @@ def _steps(match: re.Match[str]) -> tuple[int, int, int]:
 
 
 def _setting(word: str) -> Given:
-    """NAME=VALUE as in JDL, texts also without quotes. Raises ValueError."""
+    """NAME=VALUE as in JDL, texts also without quotes."""
     from lodesman.base.errors import SyntaxFault
     from lodesman.languages.jobs import by_name
     from lodesman.languages.jobs.jdl import read_jdl_value
@@ -128,7 +127,7 @@ def _setting(word: str) -> Given:
 
 
 def _variable(word: str) -> Given:
-    """NAME=VALUE; NAME alone: that of this shell. Raises ValueError."""
+    """NAME=VALUE; NAME alone: that of this shell."""
     from lodesman.languages.jobs.attributes import AddedVariables
 
     name, equals, value = word.partition("=")
@@ -145,7 +144,6 @@ def _attribute(
     help: str,  # noqa: A002  # as click calls it
     keep: Callable[[click.Context, click.Parameter, tuple[Given, ...]], None] | None = None,
 ) -> Callable[[F], F]:
-    """An option that gives attributes of the description."""
     return click.option(
         *names, type=ParsedArgument(names[0], read), multiple=True, expose_value=False, callback=keep or _keep,
         metavar=metavar, help=help,

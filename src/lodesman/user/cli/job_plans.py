@@ -25,7 +25,7 @@ _FEW = 5
 def plan_files(
     session: Session, files: Sequence[str], options: DescriptionOptions, *, verbose: bool = False
 ) -> int:
-    """Plan all files; returns the exit code."""
+    """Returns the exit code."""
     outcome, refused = Outcome(), False
     ready = read_all(session, files, options, outcome)
     if not outcome.faults:

@@ -17,10 +17,7 @@ def version_text(version: str, package: Path) -> str:
 
 
 def source_commit(package: Path) -> str:
-    """The commit of the sources in this folder of the package; '' if unknown. Later changes are not seen.
-
-    A wheel or source package has a note of it; in a checkout, known by its project file, git's files say it.
-    """
+    """'' if unknown; later changes are not seen. A wheel or source package has a note; in a checkout git's files say it."""
     commit = _read(package / NOTE)
     if not commit and package.parent.name == "src":
         root = package.parents[1]

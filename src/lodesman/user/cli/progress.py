@@ -15,9 +15,8 @@ _FIRST_SECONDS, _MOST_SECONDS, _LIFE_SECONDS = 10.0, 60.0, 600.0
 
 
 class Pace:
-    """When a long work says how it stands: after 10 s, then less and less often, at least each 600 s.
-
-    A line that says nothing new counts only as a sign of life. Times are seconds of one clock.
+    """When a long work says how it stands: after 10 s, then less often, at least each 600 s. A line that says nothing new
+    counts only as a sign of life.
     """
 
     def __init__(self, now: float) -> None:
@@ -53,14 +52,11 @@ def patience(text: str, *, seconds: float = 2.0) -> Iterator[None]:
 
 
 class _ProgressLog:
-    """A long work as lines of a log."""
-
     def __init__(self, what: str, total: int, words_of: Callable[[int], str]) -> None:
         self._what, self._total, self._words_of, self._done = what, total, words_of, 0
         self._pace = Pace(time.monotonic())
 
     def add(self, count: int) -> None:
-        """Count more as done."""
         self._done += count
         line = f"{self._what}: {self._words_of(self._done)} of {self._words_of(self._total)}"
         if self._pace.is_due(time.monotonic(), line):

@@ -79,14 +79,10 @@ LODE_DEBUG=1 shows where an error arose."""
 
 
 class _Sections(click.Group):
-    """A group whose help lists the commands by purpose."""
-
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All commands."""
         return sorted(_MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load a command."""
         if cmd_name not in _MODULES:
             return None
         module = import_module(f"lodesman.user.cli.commands.{_MODULES[cmd_name]}")
@@ -101,13 +97,11 @@ class _Sections(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Raises UsageError; for a command of another system with the name here."""
         if args[0] in _ELSEWHERE:
             ctx.fail(f"No such command {args[0]!r}. Did you mean lode {_ELSEWHERE[args[0]]}?")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """One list per section."""
         for title, commands in SECTIONS.items():
             loaded = [(name, self.get_command(ctx, name)) for name in commands]
             with formatter.section(title):
@@ -116,12 +110,10 @@ class _Sections(click.Group):
                 )
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write it as it stands."""
         formatter.write("\n" + _EPILOG + "\n")
 
 
 def _give_examples(command: click.Command, path: tuple[str, ...]) -> None:
-    """At the end of its help, and of all commands below it."""
     if isinstance(command, click.Group):
         for name, below in command.commands.items():
             _give_examples(below, (*path, name))
@@ -240,7 +232,6 @@ class _SystemFault(LodesmanError, code="system"):
 
 
 def _last_words(kind: type[BaseException], fault: BaseException, _trace: TracebackType | None) -> None:
-    """An error of the program, without traceback."""
     click.echo(
         f"lode: a fault in the program: {kind.__name__}: {plain(fault)}. "
         "Please report it with what LODE_DEBUG=1 shows.",

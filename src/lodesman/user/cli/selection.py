@@ -58,9 +58,9 @@ def take_choice(options: dict[str, Any]) -> Selection | None:
 def choose_jobs(
     session: Session, ranges: tuple[Range, ...], choice: Selection | None, states: Iterable[JobState] = ()
 ) -> tuple[Range, ...]:
-    """The chosen jobs in these ranges, or among one's own; without a choice the ranges.
+    """The chosen jobs in these ranges, or among one's own; without a choice the ranges. `states`: if the choice names none.
 
-    `states`: if the choice names none. Raises UsageError if nothing is named, NotFound if no job is chosen.
+    Raises UsageError if nothing is named, NotFound if no job is chosen.
     """
     if choice is None:
         if not ranges:
@@ -83,7 +83,7 @@ def choose_jobs(
 
 
 def _add_id(spans: list[Range], number: int) -> None:
-    """Lists ascend or descend, so a job mostly follows the last."""
+    """Lists are in order: a job mostly follows the last."""
     if spans and spans[-1].first - 1 <= number <= spans[-1].last + 1:
         spans[-1] = Range(min(spans[-1].first, number), max(spans[-1].last, number))
     else:
@@ -170,7 +170,7 @@ class Question:
 
     @property
     def is_narrow_beside_group(self) -> bool:
-        """Whether it does by more than the group, which counts know."""
+        """By more than the group, which counts know."""
         return bool(self.states) or self.filters() | {"group": ""} != _NO_FILTERS
 
 
@@ -211,7 +211,7 @@ def _submission_pages(session: Session, query: SubmissionsQuery) -> Iterator[Sub
 
 
 def fetch(session: Session, question: Question) -> LimitedRows[Job]:
-    """At most `limit` jobs. Raises NotFound, on the way, for a single job that is not there."""
+    """Raises NotFound, on the way, for a single job that is not there."""
     return LimitedRows(_job_pages(session, question), question.limit)
 
 

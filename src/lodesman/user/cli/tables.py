@@ -69,7 +69,7 @@ def emit_json(value: Any, *, err: bool = False) -> None:
 
 
 def emit_json_rows(name: str, rows: Iterable[Any], rest: Callable[[], Mapping[str, Any]]) -> None:
-    """Print one JSON object: the rows as they come, then the `rest`. It is a document also if the rows break off."""
+    """One JSON object: the rows, then the `rest`. It is a document also if the rows break off."""
     import msgspec
 
     opened = False
@@ -238,7 +238,7 @@ def rich_table(titles: Sequence[str], rows: Sequence[Sequence[Cell]], width: int
 
 
 def _column(title: str, texts: Iterable[str]) -> tuple[int, int]:
-    """The least and the full width; only texts may be folded."""
+    """Least and full; only texts may be folded."""
     from rich.cells import cell_len
 
     right, name = title.startswith(">"), title.removeprefix(">")
@@ -248,7 +248,7 @@ def _column(title: str, texts: Iterable[str]) -> tuple[int, int]:
 
 
 def _sizes(columns: Sequence[tuple[int, int]], spare: int) -> list[int]:
-    """Share `spare` out to columns (least, full), first to those that need least."""
+    """First to those that need least."""
     sizes = [least for least, _ in columns]
     hungry = sorted(range(len(columns)), key=lambda place: columns[place][1] - columns[place][0])
     for left, place in zip(range(len(columns), 0, -1), hungry, strict=True):

@@ -24,8 +24,7 @@ _BETWEEN = re.compile(r"[\s;|&<>()\"'`=,]+")
 def named_files(words: Iterable[str]) -> tuple[list[str], str]:
     """The small files here that words name, and another thing that they name, or ''.
 
-    In a word with blanks, perhaps a command of a shell, only plain files count. Numbers are no names: `sleep 3` means
-    seconds.
+    In a word with blanks only plain files count; numbers are no names: `sleep 3` means seconds.
     """
     names: dict[str, None] = {}
     left = ""
@@ -95,7 +94,6 @@ def pick(
 
 
 def _refuse_line(command: Sequence[str]) -> None:
-    """Raises InvalidRequest for a shell line as the name of a program."""
     word = command[0]
     if len(command) == 1 and len(word.split()) > 1 and word[:1] != "/" and not Path(word).exists():
         hint = f"Leave the quotes out; or let a shell run it: lode submit -- sh -c {shlex.quote(word)}"
@@ -139,7 +137,7 @@ def _names_of(inputs: Mapping[str, Taken]) -> set[str]:
 
 
 def _is_program_here(program: str) -> bool:
-    """Whether it is a file below this folder; a bare name only if no command is called so."""
+    """A bare name only if no command is called so."""
     import shutil
 
     pure = PurePosixPath(program)

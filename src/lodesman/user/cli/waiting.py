@@ -99,7 +99,6 @@ def _why(job: EndedJob) -> str:
 
 
 def _show_failure(session: Session, job: EndedJob) -> None:
-    """Why a job failed, or where it says so itself."""
     if job.exit_code or job.signal:
         note(f"What job {job.id} wrote last: lode logs {job.id}")
         return
@@ -144,10 +143,7 @@ class _Waiting:
         self.bar = _Bar(shown=is_terminal(sys.stderr), silent=self.session.as_json)
 
     def last_answer(self) -> Waited:
-        """The answer when the wait or its time is over. Raises Unavailable, Exit.
-
-        A server that goes away is asked again once it has said something.
-        """
+        """A server that goes away is asked again once it has said something."""
         end = math.inf if self.until.timeout is None else time.monotonic() + self.until.timeout
         answer, outage, left = None, Outage(), math.inf
         while answer is None or (not answer.over and (left := end - time.monotonic()) > 0):
@@ -200,7 +196,7 @@ class _Waiting:
 
 
 class _Bar:
-    """How jobs stand, on standard error: drawn again if `shown` on a terminal, else a line now and then."""
+    """Drawn again if `shown` on a terminal, else a line now and then."""
 
     def __init__(self, *, shown: bool, silent: bool) -> None:
         self._shown, self._silent = shown and not silent, silent
@@ -209,12 +205,11 @@ class _Bar:
         self._drawn = False
 
     def longest(self) -> float:
-        """After how many seconds it wants the next answer."""
+        """Seconds until the next answer."""
         left = 0.0 if self._silent else self._pace.seconds_left(time.monotonic())
         return _SHOWN_SECONDS if self._shown else min(max(1.0, left), LONGEST_WAIT) if left else LONGEST_WAIT
 
     def show(self, answer: Waited) -> None:
-        """Draw or say how the jobs stand."""
         if self._silent or answer.over:
             return
         now, ended = time.monotonic(), _size(answer) - answer.left
@@ -230,7 +225,6 @@ class _Bar:
         self._drawn = True
 
     def clear(self) -> None:
-        """Leave an empty line."""
         if self._drawn:
             click.echo("\r\x1b[2K", nl=False, err=True)
         self._drawn = False
@@ -262,12 +256,10 @@ def _size(answer: Waited) -> int:
 
 
 def _ids_text(ranges: tuple[Range, ...], most: int | None = None) -> str:
-    """As a command takes them."""
     return ",".join(map(str, ranges[:most])) + ("..." if most is not None and len(ranges) > most else "")
 
 
 def _last_words(answer: Waited, ranges: tuple[Range, ...], until: WaitOptions) -> str:
-    """How the wait ended."""
     size, ended = _size(answer), _size(answer) - answer.left
     unknown = f", {answer.unknown:,} purged (how they ended is not known)" if answer.unknown else ""
     words = _states(answer) + unknown
@@ -290,7 +282,6 @@ def _last_words(answer: Waited, ranges: tuple[Range, ...], until: WaitOptions) -
 
 
 def _how_on(stuck: Job, answer: Waited, ranges: tuple[Range, ...]) -> str:
-    """Why only Held jobs are left, and what to do."""
     is_single = answer.left == 1
     it, which = (
         "it" if is_single else "them",

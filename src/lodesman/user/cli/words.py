@@ -1,7 +1,4 @@
-"""Texts for people.
-
-A terminal obeys what it is shown: every name, reason or host goes through `plain` before it is printed.
-"""
+"""Texts for people. A terminal obeys what it is shown: names, reasons and hosts go through `plain` first."""
 
 from __future__ import annotations
 

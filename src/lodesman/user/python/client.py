@@ -107,7 +107,7 @@ class Client:
             return self._send(checked(record, options, Path(), inputs, usual_name=True), returns=True)
 
     def _send(self, draft: Draft, *, returns: bool = False) -> Jobs[Any]:
-        """The jobs that a draft becomes. A lost answer is asked for again, by the id of the request."""
+        """A lost answer is asked for again, by the id of the request."""
         with tempfile.TemporaryDirectory(prefix="lode-") as scratch:
             paths = pack_inputs(draft.inputs, Path(scratch))
             files = measure_files(paths.values())
@@ -195,13 +195,11 @@ class Client:
 
 
 def _states(given: str | Iterable[str]) -> str:
-    """States as the server takes them. Raises InvalidRequest."""
     words = given.split(",") if isinstance(given, str) and given.strip() else given
     return ",".join(map(state_of, words))
 
 
 def _attribute_text(value: Any) -> str:
-    """The value of an attribute as on the command line. Raises InvalidRequest for None."""
     if value is None:
         raise InvalidRequest("where: a value is None.", hint='"" finds jobs without one.')
     if isinstance(value, bool):

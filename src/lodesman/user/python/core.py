@@ -148,7 +148,7 @@ class ServerCore:
         return None
 
     def _is_own_call(self, job: JobInFull) -> bool:
-        """Whether its description is of a function. Raises Forbidden if it is another's."""
+        """Raises Forbidden if it is another's."""
         if job.owner != self.caller.call(calls.ME).name:
             raise Forbidden(
                 f"Job {job.id} belongs to {job.owner}: to read its result would carry out here what that says.",
@@ -184,7 +184,7 @@ class ServerCore:
         return sorted(ids)
 
     def _list_ids(self, query: JobsQuery, *, whole: bool = True) -> set[int]:
-        """The ids in a list; not `whole`: in its first page."""
+        """Not `whole`: in its first page."""
         page = self.caller.call(calls.JOBS, query)
         ids = {job.id for job in page.jobs}
         while page.more and whole:
@@ -278,7 +278,7 @@ class ServerCore:
 
 
 def _named_ranges(which: Which) -> Iterator[tuple[Range, bool]]:
-    """The ranges, and whether each job is named by itself; neighbours are asked for at once. Raises InvalidRequest."""
+    """Whether each job is named by itself; neighbours are asked for at once."""
     if isinstance(which, str):
         ranges = parse_ranges([which], most=MOST_ID)
         yield from ((span, False) for span in ranges if span.size > 1)
@@ -303,7 +303,6 @@ def _find_missing(span: Range, known_ids: set[int], *, each: bool) -> Range | No
 
 
 def _portions(jobs: Iterable[int]) -> Iterator[str]:
-    """The ids in texts that the server takes."""
     left = set(jobs)
     while left:
         part = ranges_of(left)
@@ -322,7 +321,6 @@ def _deadline(timeout: Timeout) -> float | None:
 
 
 def _seconds(until: float | None) -> int:
-    """For one question of the server."""
     left = LONGEST_WAIT if until is None else until - time.monotonic()
     return max(0, ceil(min(LONGEST_WAIT, left)))
 

@@ -131,7 +131,6 @@ def checked(
 
 
 def _unread(record: Record, inputs: Mapping[str, Taken]) -> str:
-    """The warning of a script with lines of a batch system in a command, or ''."""
     words = [record["Executable"], *record.get("Arguments", [])[:1]]
     for path in (inputs.get(tidy(word)) for word in words):
         if isinstance(path, Path):
@@ -148,7 +147,7 @@ def _command(words: list[str]) -> Record:
 
 
 def _described(what: str | Path) -> tuple[Record, Path]:
-    """The record, and the folder of its files. Raises SyntaxFault, InvalidRequest."""
+    """The folder is that of its files."""
     is_path = isinstance(what, Path) or _is_path(what)
     try:
         data = Path(what).read_bytes() if is_path else str(what).encode()

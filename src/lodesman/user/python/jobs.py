@@ -182,7 +182,6 @@ class Jobs(Sequence[Job[R]]):
         return f"<{len(self)} jobs {textwrap.shorten(ranges_of(self.ids).replace(',', ', '), 60)}>"
 
     def _repr_html_(self) -> str:
-        """A bar of states."""
         counts = self.states()
         parts = "".join(
             f'<div title="{state}: {count}" style="flex:{count};background:{_COLOURS.get(state, "#90a4ae")}"></div>'

@@ -41,8 +41,6 @@ def progress_teller(progress: Any) -> Iterator[Callable[[States], None] | None]:
 
 
 class _Changes:
-    """Passes on what is not as the time before."""
-
     def __init__(self, tell: Callable[[dict[JobState, int]], object]) -> None:
         self._tell = tell
         self._last: dict[JobState, int] | None = None

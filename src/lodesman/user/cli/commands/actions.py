@@ -159,7 +159,6 @@ def _show_range(part: RangeControlled, done: str) -> None:
 
 
 def _confirm(action: str, named: tuple[Range, ...]) -> None:
-    """Ask, if there is a person. Raises Abort."""
     if sys.stdin.isatty() and sys.stderr.isatty():
         _confirm_many(
             action, total(named), ", ".join(map(str, named[:3])) + ("..." if len(named) > 3 else "")
@@ -167,7 +166,6 @@ def _confirm(action: str, named: tuple[Range, ...]) -> None:
 
 
 def _confirm_many(action: str, count: int, which: str) -> None:
-    """Raises Abort."""
     if count > _ASK_ABOVE:
         click.confirm(f"{action.capitalize()} up to {counted(count, 'job')} ({which})?", abort=True, err=True)
 
@@ -225,7 +223,7 @@ def change(session: Session, /, *, words: tuple[str, ...], yes: bool, **options:
 
 
 def _parse_changes(words: tuple[str, ...]) -> tuple[tuple[Range, ...], dict[str, Any]]:
-    """Jobs, and values by attribute (None: removed). Raises UsageError."""
+    """Values by attribute; None: removed."""
     ranges = [JOB_RANGES.convert(word, None, None) for word in words if "=" not in word]
     attributes: dict[str, Any] = {}
     for name, _, text in (word.partition("=") for word in words if "=" in word):
@@ -240,7 +238,7 @@ def _parse_changes(words: tuple[str, ...]) -> tuple[tuple[Range, ...], dict[str,
 
 
 def _jdl_value(text: str) -> Any:
-    """A value of JDL, else the text itself; None for nothing."""
+    """JDL, else the text itself; None for nothing."""
     from lodesman.languages.jobs import read_description
 
     if not text.strip():

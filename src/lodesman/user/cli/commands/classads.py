@@ -38,7 +38,6 @@ def _read_ad(file: Path) -> Ad:
 
 
 def _read_ads(file: Path) -> list[Ad]:
-    """At least one ad."""
     from lodesman.languages.classad import EMPTY, parse_ads
 
     with click.open_file(str(file), encoding="utf-8", errors="surrogateescape") as stream:
@@ -53,7 +52,7 @@ def _read_ads(file: Path) -> list[Ad]:
 
 
 def _name_mistakes(place: str, nodes: Iterable[Node]) -> None:
-    """Say why a call is `error`: a function that is left out, or a wrong type."""
+    """Say why a call is `error`."""
     from lodesman.languages.classad.functions import mistakes
 
     for why in dict.fromkeys(why for node in nodes for _, why in mistakes(node)):

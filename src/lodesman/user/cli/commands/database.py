@@ -80,7 +80,6 @@ def _copied(source: Writer, target: Writer, *, silent: bool) -> list[CopiedTable
 
 
 def _database(word: str) -> Database:
-    """Raises InvalidConfig, Unavailable."""
     from lodesman.server.config import load_config
     from lodesman.server.store import SqliteDatabase
 
@@ -94,7 +93,7 @@ def _database(word: str) -> Database:
 
 @contextmanager
 def _owned(database: Database, *, is_there: bool = False, migrates: bool = False) -> Iterator[Writer]:
-    """The writer of a database that no server has; `is_there`: none is made."""
+    """No server has the database; `is_there`: none is made."""
     from lodesman.server.store.incarnation import refuse_new
 
     with database.usable():

@@ -68,7 +68,6 @@ def _show_director(session: Session, /, *, task_queues: tuple[int, ...], limit: 
 
 
 def _choose_rows(rows: Mapping[int, Record], task_queues: Sequence[int]) -> list[Record]:
-    """The named rows, else all, most jobs first. Raises NotFound."""
     for tq_id in task_queues:
         if tq_id not in rows:
             raise NotFound(f"The last iteration had no task queue {tq_id}.", hint="See: lode tq ls")
@@ -207,7 +206,6 @@ def _named_rows(plan: PolicyPlan) -> Iterator[Record]:
 
 
 def _queue(answer: DirectorPlans, name: str) -> list[Cell]:
-    """What each policy places there, and what limits it."""
     cells: list[Cell] = []
     limits: dict[str, None] = {}
     for plan in answer.plans:

@@ -75,7 +75,6 @@ def _gridengine(session: Session, /, *, dumps: Path, target: Path, site: str, dr
 
 
 def _check_quotas(files: Mapping[str, str]) -> None:
-    """Raises SyntaxFault for quota sets that a server would refuse."""
     from lodesman.languages.gridengine.files import read_vocabulary
     from lodesman.languages.quota.reading import read_quota_sets
 

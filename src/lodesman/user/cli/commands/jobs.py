@@ -100,7 +100,6 @@ def _fields(job: JobInFull, *, utc: bool) -> Iterator[tuple[str, Cell]]:
 
 
 def _place(row: Job | Attempt) -> str:
-    """SITE/CE/QUEUE as far as known."""
     return "/".join(filter(None, (row.site, row.ce, row.queue)))
 
 

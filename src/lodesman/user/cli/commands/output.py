@@ -28,8 +28,6 @@ _BAR_FROM, _MOST_SHOWN = 5, 1_000
 
 @dataclass(slots=True, kw_only=True)
 class _Outputs:
-    """Where outputs go, and what became of all jobs."""
-
     session: Session
     root: Path
     force: bool
@@ -83,7 +81,6 @@ def output(
 
 
 def _fetch_all(outputs: _Outputs, ranges: Sequence[Range]) -> None:
-    """Raises NotFound for a single range without output, Unauthorized, Unavailable, OSError."""
     size_of, silent = total(ranges), outputs.session.as_json
     with progress("fetching outputs", size_of, shown=size_of >= _BAR_FROM, silent=silent) as outputs.advance:
         for span in ranges:
@@ -108,7 +105,6 @@ def _report(outputs: _Outputs) -> None:
 
 
 def _fetch_range(outputs: _Outputs, ids: Range) -> None:
-    """Raises NotFound for a range without a job, and for a named job without output."""
     is_known = False
     for job in outputs.session.jobs(JobsQuery(first=ids.first, last=ids.last, all=True)):
         is_known = True

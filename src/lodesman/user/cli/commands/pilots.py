@@ -45,7 +45,6 @@ pilot = click.Group(
 
 
 def _doing(row: ListedPilot) -> str | None:
-    """Its jobs, or idle; None if it does not run."""
     if row.jobs:
         return ", ".join(map(str, row.jobs[:_MOST_JOBS])) + (", ..." if len(row.jobs) > _MOST_JOBS else "")
     return "idle" if row.state is PilotState.RUNNING else None
@@ -225,7 +224,6 @@ def _refuse_unwritable(directory: Path) -> None:
 
 
 def _write(file: Path, program: bytes, content: str) -> None:
-    """Write the program with the pilot's own file in it. Raises OSError."""
     whole = io.BytesIO(program)
     with zipfile.ZipFile(whole, "a", zipfile.ZIP_STORED) as archive:
         archive.writestr(_MEMBER, content)

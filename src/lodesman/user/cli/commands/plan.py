@@ -39,7 +39,6 @@ class GateChange(NamedTuple):
 
 
 def _gate_change(word: str) -> GateChange:
-    """SITE:ATTRIBUTE=EXPRESSION. Raises ValueError."""
     match = _GATE.fullmatch(word)
     if match is None:
         raise ValueError(f"{word[:60]!r} is not SITE:ATTRIBUTE=EXPRESSION, as North:MaxJobs=200.")
@@ -110,7 +109,6 @@ def _plan_job(session: Session, /, *, files: tuple[str, ...], verbose: bool, **o
 
 
 def _group_share(word: str) -> tuple[str, float]:
-    """GROUP=SHARE. Raises ValueError."""
     group, _, text = word.rpartition("=")
     try:
         share = float(text)
@@ -199,7 +197,6 @@ def _plan_resources(session: Session, /, *, files: tuple[Path, ...], add: bool, 
 
 
 def _file(path: Path) -> PlanFileBody:
-    """Raises OSError, TooLarge, InvalidRequest."""
     with path.open("rb") as file:
         data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
@@ -286,7 +283,6 @@ def _effect(row: plans.QueueEffect) -> list[Cell]:
 
 
 def _before_after(pair: plans.BeforeAfter[Any]) -> list[Cell]:
-    """Means to a tenth."""
     return [
         number(round(value, 1) if isinstance(value, float) else value) for value in (pair.before, pair.after)
     ]
@@ -297,7 +293,6 @@ def _percents(pair: plans.BeforeAfter[float]) -> list[Cell]:
 
 
 def _show_director(iteration: plans.PlannedIteration) -> None:
-    """Two iterations, in few words if they do the same."""
     pilots = iteration.pilots
     if _changes_anything(iteration):
         pairs = (("expected", pilots.expected), ("asked", pilots.asked), ("placed", pilots.placed))

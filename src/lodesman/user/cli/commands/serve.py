@@ -135,7 +135,6 @@ def _check_config(session: Session, /, *, file: Path) -> int:
 
 
 def _checked(loaded: ServerConfig, doubts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What a configuration says, in its own names."""
     resources = loaded.resources
     return {
         "url": loaded.url,
@@ -157,7 +156,6 @@ def _checked(loaded: ServerConfig, doubts: Sequence[dict[str, Any]]) -> dict[str
 
 
 def _pool_words(pools: dict[str, Any]) -> Iterator[str]:
-    """What each pool serves, if not all, and who handles it, if not the director."""
     for name, pool in pools.items():
         words = [joined(pool["serves"])] if pool["serves"] else []
         words += [f"handled by {pool['handled_by']}"] if pool["handled_by"] else []

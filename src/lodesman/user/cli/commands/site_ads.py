@@ -85,7 +85,6 @@ def gate(session: Session, /, *, name: str, day: bool) -> None:
 
 
 def _facts(answer: GateInFull) -> list[tuple[str, Cell]]:
-    """Field and value."""
     room = "any number" if answer.ad is None else f"{counted(answer.room, 'pilot')}"
     facts: list[tuple[str, Cell]] = [
         ("site", answer.site),

@@ -84,14 +84,11 @@ def _follow(session: Session, test: SiteTest) -> SiteTest:
 
 
 class _TestNews:
-    """What was said of each queue."""
-
     def __init__(self, *, silent: bool) -> None:
         self._silent, self._said = silent, dict[str, str]()
         self._pace = Pace(time.monotonic())
 
     def follow(self, doing: dict[str, str]) -> None:
-        """Say what is new; in a log now and then that nothing is."""
         now = time.monotonic()
         if self._silent or not (is_terminal(sys.stderr) or self._pace.is_due(now, "; ".join(doing.values()))):
             return

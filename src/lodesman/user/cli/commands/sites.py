@@ -46,7 +46,6 @@ def _running(row: SiteRow) -> Cell:
 
 
 def _ad(row: SiteRow) -> str:
-    """Its age, and whether that shuts the gate."""
     if row.ad_at is UNSET:
         return "none"
     return f"{age(row.ad_at)}{', too old' if row.ad_is_too_old else ''}"
@@ -172,7 +171,6 @@ def _show_queues(queues: Sequence[UsableQueue], shape: ListShape) -> None:
 
 
 def _queue_columns(queues: Sequence[UsableQueue], used: Sequence[str]) -> Columns[UsableQueue]:
-    """The facts of queues, and the parameters that any of them has."""
     parameters = sorted({name for row in queues for name in row.parameters}, key=str.lower)
     return table_of(
         *(_parameter_column(name, queues) for name in parameters),
@@ -199,7 +197,6 @@ def _parameter_column(name: str, queues: Sequence[UsableQueue]) -> Column[Usable
 
 
 def _others(row: UsableQueue, used: Sequence[str]) -> str:
-    """The parameters without a column of their own."""
     values = (
         (name, shown(parameter.value))
         for name, parameter in sorted(row.parameters.items())
@@ -209,7 +206,6 @@ def _others(row: UsableQueue, used: Sequence[str]) -> str:
 
 
 def _level(row: UsableQueue) -> str | None:
-    """The widest part that is closed."""
     if not row.closed:
         return None
     return "the queue" if row.closed[0].queue else "the CE" if row.closed[0].ce else "the site"
@@ -251,7 +247,6 @@ def _show_queue(session: Session, /, *, names: tuple[str, ...], origin: bool, vo
 
 
 def _show_node(session: Session, query: NodeQuery, *, origin: bool, kind: str = "") -> None:
-    """Raises UsageError for a node of another kind."""
     node = session.call(calls.RESOURCES, query)
     if kind not in ("", node.kind):
         raise click.UsageError(f"{query.path or query.site} is a {node.kind}; see: lode site show")
@@ -278,7 +273,6 @@ def _rows_below(node: NodeBelow, site: str) -> Iterator[tuple[str, Parameter]]:
 
 
 def _origin(parameter: Parameter, directory: str) -> list[Cell]:
-    """The value, the levels and places that count, and what others say."""
     places = [(word, written_at(word.file, word.line, directory)) for word in parameter.said]
     counting = dict.fromkeys(place for word, place in places if word.counts and place)
     others = (f"{shown(word.value)} ({word.level}, {place})" for word, place in places if not word.counts)
@@ -294,7 +288,7 @@ def _origin(parameter: Parameter, directory: str) -> list[Cell]:
 
 
 def directory_of(files: Iterable[str]) -> str:
-    """The common directory of all files, with a slash; "" if there is none."""
+    """The common directory, with a slash; '' if there is none."""
     parts = [file.split("/")[:-1] for file in dict.fromkeys(files) if file]
     if not parts:
         return ""
@@ -303,7 +297,7 @@ def directory_of(files: Iterable[str]) -> str:
 
 
 def written_at(file: str, line: int, directory: str = "") -> str:
-    """`FILE:LINE`; "" for what is written nowhere."""
+    """`FILE:LINE`, or ''."""
     if not file:
         return ""
     return f"{file.removeprefix(directory)}:{line}" if line else file.removeprefix(directory)

@@ -137,7 +137,6 @@ def _send_all(session: Session, ready: Sequence[ReadyFile], outcome: Outcome, re
 
 
 def _local_files(ready: Sequence[ReadyFile]) -> list[Mapping[str, Path]]:
-    """The files of each draft by name; folders are packed."""
     if all(isinstance(path, Path) for draft in ready for path in draft.inputs.values()):
         return [
             {name: path for name, path in draft.inputs.items() if isinstance(path, Path)} for draft in ready

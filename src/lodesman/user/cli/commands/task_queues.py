@@ -31,7 +31,6 @@ _PASSES = (">refresh", ">age", "cause", ">took", ">pools", ">changed", ">jobs he
 
 
 def _task_queues(pool_words: Callable[[], Mapping[str, str]] = dict) -> Columns[TaskQueueRow]:
-    """`pool_words`: what SubmitPools ask for, by id."""
     return table_of(
         Column("tq", "id", lambda row: row.id),
         Column("waiting", "count", lambda row: row.waiting),
@@ -73,7 +72,6 @@ def _list_task_queues(session: Session, /, *, limit: int, reason: str, shape: Li
 
 
 def _wanted_by_pools(session: Session) -> Mapping[str, str]:
-    """What the SubmitPools that most jobs need ask for, by id."""
     try:
         pools = session.call(calls.POOLS, PoolsQuery(limit=MOST_LISTED)).pools
     except LodesmanError:  # their ids are shown

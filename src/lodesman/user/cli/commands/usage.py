@@ -168,7 +168,6 @@ def usage(
 
 
 def _second(at: float | None) -> int:
-    """0: no time was given."""
     return 0 if at is None else max(1, int(at))
 
 
@@ -183,7 +182,6 @@ def _show_used(answer: UsageOfDays, shape: ListShape) -> None:
 
 
 def _has_vos(answer: UsageOfDays) -> bool:
-    """Whether a name could mean several."""
     return answer.by in ("user", "group", "job-group") and len({row.vo for row in answer.rows}) > 1
 
 

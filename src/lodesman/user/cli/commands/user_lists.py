@@ -39,8 +39,6 @@ _SAID: Final = {"new": "made", "changed": "changed", "same": "there already"}
 
 
 class _UserLine(NamedTuple):
-    """A user and its line in the file."""
-
     line: int
     body: AccountBody
 
@@ -66,7 +64,6 @@ def read_users(text: str) -> list[_UserLine]:
 
 
 def _one_refusal(faults: Sequence[InvalidRequest]) -> InvalidRequest:
-    """The first faults in one refusal."""
     first, *others = faults
     if not others:
         return first
@@ -104,7 +101,7 @@ def _column(name: str) -> str:
 
 
 def _columns(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Values by column; `group` is `groups`. Raises InvalidRequest for one that comes twice."""
+    """`group` is `groups`."""
     try:
         return each_once((_column(name), value) for name, value in pairs)
     except ValueError as twice:
@@ -133,7 +130,6 @@ def _csv_rows(text: str, faults: list[InvalidRequest]) -> Iterator[tuple[int, di
 
 
 def _names(line: int, row: Iterable[str]) -> list[str]:
-    """The columns that the first line names. Raises InvalidRequest."""
     names = list(map(_column, row))
     _check_columns(line, names)
     try:

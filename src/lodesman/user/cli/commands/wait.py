@@ -55,7 +55,6 @@ def wait(session: Session, /, *, ranges: tuple[Any, ...], **options: Any) -> int
 
 
 def _jobs_of(session: Session, submission: int) -> Range:
-    """Raises NotFound."""
     rows = [*fetch_submissions(session, Question(submission=submission, everyone=True, limit=1))]
     if not rows:
         raise NotFound(f"There is no submission {submission} that you may see.", hint="See: lode status")
@@ -103,7 +102,6 @@ def logs(session: Session, /, *, job: int | None, follow: bool, **options: Any) 
 
 
 def _refuse_many(ranges: tuple[Range, ...], most: int) -> list[int]:
-    """Raises InvalidRequest for more than `most` jobs."""
     if total(ranges) > most:
         fault = (
             "--follow shows one job" if most == 1 else f"The logs of at most {most} jobs are shown at once"
@@ -121,7 +119,7 @@ def _show(answer: Logs) -> None:
 
 
 def _follow(session: Session, job: int) -> int:
-    """Returns the job's exit code; a server that goes away is asked again."""
+    """A server that goes away is asked again."""
     attempt, state, tail, outage = 0, "", "", Outage()
     answer = _logs(session, job)
     while True:
@@ -156,7 +154,7 @@ def _logs(session: Session, job: int) -> Logs:
 
 
 def _say_state(session: Session, job: int, before: str) -> str:
-    """Say, once, why a job does not run; returns what was said last."""
+    """Returns what was said last."""
     row = session.call(calls.JOB, JobAt(job))
     why = row.main_reason if row.state == JobState.WAITING else row.reason
     words = f"Job {job} is {row.state}{f': {why}' if why else ''}."

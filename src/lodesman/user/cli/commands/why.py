@@ -22,14 +22,11 @@ _KINDS = ("job", "pilot", "queue")
 
 
 class _Subject(NamedTuple):
-    """What is explained."""
-
     kind: str  # job, pilot or queue
     name: str  # a number, a number or stamp, or SITE/CE/QUEUE
 
 
 def _subject(word: str) -> _Subject:
-    """A job (12), pilot (pilot:12, stamp) or CE queue (SITE/CE/QUEUE). Raises ValueError."""
     kind, colon, name = word.partition(":")
     if not colon or kind not in _KINDS:
         is_pilot, name = _STAMP.fullmatch(word), word
