@@ -1,5 +1,5 @@
-"""The pilot's command: `python3 -I pilot.pyz --file FILE [--copy NUMBER] [--dir DIRECTORY] [--remove] [--notice SECONDS]`,
-or `python3 -I FILE` for one whose own file is in its archive (`lode pilot file`); exit codes stand in `loop`.
+"""`python3 -I pilot.pyz --file FILE [--copy NUMBER] [--dir DIRECTORY] [--remove] [--notice SECONDS]`, or `python3 -I FILE`
+for one whose own file is in its archive (`lode pilot file`); exit codes stand in `loop`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REMOVAL_S = 10.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a pilot to its end; returns its exit code."""
+    """Returns the exit code."""
     parser = argparse.ArgumentParser(prog="pilot.pyz", description="A pilot of Lodesman.")
     parser.add_argument(
         "--file", type=Path, help="the pilot's own file, which is removed (default: the one in its archive)"
@@ -129,7 +129,7 @@ def _run(
 
 
 def _leave_home(directory: Path, log: Log, *, writable: bool) -> tuple[str, ...]:
-    """Give the pilot a home of its own; returns those in which payloads must not write. There are no threads yet."""
+    """Returns the homes in which payloads must not write. There are no threads yet."""
     home, os.environ["HOME"] = os.environ.get("HOME", ""), str(directory)
     homes = () if writable else _to_be_kept((home, _account_home()), directory)
     for folder in (*homes, str(directory)):  # that one by what hides the folders in it
@@ -139,7 +139,6 @@ def _leave_home(directory: Path, log: Log, *, writable: bool) -> tuple[str, ...]
 
 
 def _to_be_kept(homes: Sequence[str], directory: Path) -> tuple[str, ...]:
-    """The homes where a payload could leave something for the next pilot, but for those of all accounts."""
     kept = []
     for home in dict.fromkeys(os.path.realpath(name) for name in homes if name.startswith("/")):
         with contextlib.suppress(OSError):
@@ -157,9 +156,7 @@ def _account_home() -> str:
 
 
 def _fault_at_start(directory: Path, nursery: Nursery | OSError) -> str:
-    """Why nothing can be made in the directory by a fault of the node, which is reported. Raises OSError for a directory
-    that cannot be used.
-    """
+    """Why nothing can be made there by a fault of the node. Raises OSError for a directory that cannot be used."""
     import tempfile  # noqa: PLC0415
 
     from lodesman.pilot.decisions import SCRATCH, StepResult, is_of_node, judge_step  # noqa: PLC0415
@@ -189,7 +186,7 @@ def _made(folder: Path) -> str:
 
 
 def _open_nursery(work: str, outbox: str) -> Nursery:
-    """Before the pilot has a secret: its payloads must find none in descriptors and memory. Raises OSError."""
+    """Before the pilot has a secret: payloads must find none in descriptors and memory."""
     os.closerange(3, 4096)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if not kernel.set_attribute(kernel.CHILD_SUBREAPER, 1):
@@ -200,7 +197,7 @@ def _open_nursery(work: str, outbox: str) -> Nursery:
 
 
 def _own_text() -> str:
-    """The pilot's file in the archive that runs. Its join token is good once, so it stays. Raises OSError."""
+    """Its join token is good once, so the file stays."""
     loader: Any = globals().get("__loader__")
     if not hasattr(loader, "archive"):
         raise OSError(errno.EINVAL, "--file is needed, for this is no pilot file")
@@ -208,7 +205,7 @@ def _own_text() -> str:
 
 
 def _take_text(file: Path) -> str:
-    """Read the pilot's file and remove it, for it holds a token. Raises OSError."""
+    """The file holds a token: it is removed."""
     content = file.read_bytes()
     # A spool directory may be read-only; the token is good only once.
     with contextlib.suppress(OSError):

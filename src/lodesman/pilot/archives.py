@@ -1,4 +1,4 @@
-"""Tar archives that may be meant to harm: read member by member, with little memory whatever their headers claim."""
+"""Tar archives that may be meant to harm, read member by member with little memory whatever their headers claim."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class GuardedStream:
 
 
 def members(raw: BinaryIO) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-    """The members of a tar archive, plain or gzip, each to be read before the next. Raises what is in `DAMAGED`."""
+    """Members of a tar archive, plain or gzip, each to be read before the next. Raises what is in `DAMAGED`."""
     left: float = _MAX_HEADER
 
     def check(size: int) -> None:

@@ -30,8 +30,8 @@ _CHANGED = "Its folder was locked or changed by a job"
 
 
 class OwnFolder:
-    """Gives the pilot back what it needs of its folder, which others of its account can lock: payloads without namespaces,
-    and those of other pilots. Any thread may `unlock`.
+    """Gives the pilot back its folder, which others of its account can lock: payloads without namespaces, and other pilots'.
+    Any thread may `unlock`.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -46,7 +46,7 @@ class OwnFolder:
         return f"{_CHANGED}: {self._directory}"
 
     def unlock(self, *more: Path) -> None:
-        """Let the pilot do all in its folders and in `more`, and pass those of its account above them."""
+        """Let the pilot do all in its folders and in `more`, and pass those of its account above."""
         for folder in reversed(self._directory.parents):
             self._unlock(folder, stat.S_IXUSR)
         for folder in (*self._own, *more):
@@ -116,10 +116,9 @@ class PilotFile:
 
 
 def parse_pilot_file(text: str, copy: int = 0) -> PilotFile:
-    """Read its JSON; unknown names are ignored. Raises InvalidConfig.
+    """Unknown names are ignored. Raises InvalidConfig.
 
-    The copies of a submission share a file with `submission` and `secret`: stamp and join token follow from these and the
-    number `copy` (`engines.backend`).
+    The copies of a submission share a file with `submission` and `secret`: these and `copy` give stamp and join token.
     """
     try:
         record = read_record(json.loads(text), "it")
@@ -179,7 +178,7 @@ class PilotContext:
 
 
 class Log:
-    """Writes one JSON line per event: `{"time": ..., "event": ..., facts}`, without tokens and job contents."""
+    """Writes one JSON line per event, without tokens and job contents."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float], **always: Any) -> None:
         self._stream = stream

@@ -71,7 +71,7 @@ class Slot:
         return None if self.ends is None else max(0.0, self.seconds_left(now))
 
     def left_to_end(self, now: float) -> float | None:
-        """Seconds until the slot is gone; None when no end is known."""
+        """None when no end is known."""
         return None if self.ends is None else self.ends - now
 
     def is_over(self, now: float) -> bool:
@@ -79,7 +79,7 @@ class Slot:
         return self.seconds_left(now) < _LEAST_LIFE_S or (self.retires is not None and now >= self.retires)
 
     def has_time_for(self, job: AssignedJob, now: float) -> bool:
-        """Whether a payload that starts now is expected to end before an announced shutdown."""
+        """Whether a payload that starts now should end before an announced shutdown."""
         if self.shutdown is None:
             return True  # the matcher knew the end of the slot
         return 0 < job.expected_seconds <= self.seconds_left(now)
@@ -126,7 +126,7 @@ def reserve_s(life_s: float) -> float:
 
 
 def fits(slot: Slot, load: Load, job: AssignedJob) -> bool:
-    """Whether one more payload may start now. Alone in the slot any may: the matcher let it in."""
+    """Alone in the slot any payload may start: the matcher let it in."""
     if not load.running:
         return True
     enough_memory = job.memory_mb <= max(0, slot.memory_mb - load.memory_mb) or not slot.memory_mb
@@ -134,9 +134,9 @@ def fits(slot: Slot, load: Load, job: AssignedJob) -> bool:
 
 
 def jobs_ahead(ends: Sequence[float], now: float) -> int:
-    """How many jobs will start within AHEAD_S: as many as payloads ended in that time. `ends`: when they did, in order.
+    """How many jobs will start within AHEAD_S: as many as payloads ended in that time. `ends`: when, in order.
 
-    After one or two, which may have run long, no job is claimed before there is room for it.
+    After one or two, which may have run long, no job is claimed before there is room.
     """
     recent = [end for end in ends if now - end <= AHEAD_S]
     if len(recent) <= 2:
@@ -146,12 +146,12 @@ def jobs_ahead(ends: Sequence[float], now: float) -> int:
 
 
 def is_overdue(claimed: float, now: float) -> bool:
-    """Whether a claimed job has waited too long for its start: others may run it."""
+    """Others may run a job that has waited too long for its start."""
     return now - claimed > _OVERDUE_S
 
 
 def next_claim(slot: Slot, load: Load, now: float, *, idle_s: float) -> ClaimRequest | None:
-    """What to ask the server for now, if anything."""
+    """What to ask the server for, if anything."""
     left = slot.seconds_left(now)
     if load.stopping or load.draining or load.held or load.unsent > _MAX_UNSENT:
         return None
@@ -176,8 +176,8 @@ def next_claim(slot: Slot, load: Load, now: float, *, idle_s: float) -> ClaimReq
 
 
 def why_leave(slot: Slot, load: Load, now: float, *, idle_s: float) -> str:
-    """The reason to leave now, or "" to stay. Payloads and unsent results keep the pilot, those `held_up` by the server's
-    lack of space do not.
+    """The reason to leave now, or "" to stay. Payloads and unsent results keep the pilot, but not those `held_up` by the
+    server's lack of space.
     """
     if load.running or load.backlog or load.unsent > load.held_up:
         return ""
@@ -190,8 +190,8 @@ def why_leave(slot: Slot, load: Load, now: float, *, idle_s: float) -> str:
 
 
 def contact_lost(now: float, *, last_contact: float, last_end: float, lease_s: float) -> bool:
-    """Whether no server was found for a lease: results and slot are given up. Less silence loses nothing: a server that
-    comes back gives a whole new lease.
+    """No server was found for a lease: results and slot are given up. Less silence loses nothing: a new contact gives a
+    whole new lease.
     """
     return now - max(last_contact, last_end) > lease_s
 
@@ -221,7 +221,7 @@ class StepResult:
 
 
 def judge_step(met: StepResult) -> str:
-    """What is wrong with the node, in words; '' if nothing is."""
+    """In words; '' if nothing is wrong."""
     reason = os.strerror(met.number) if met.number else ""
     if met.number == errno.ENOSPC and met.no_inodes:
         reason = f"{reason} for more files (no inodes are left)"
@@ -239,14 +239,14 @@ def judge_step(met: StepResult) -> str:
 
 
 def is_of_node(number: int | None) -> bool:
-    """Whether an error of the system says more of the node than of the job."""
+    """Whether an error number says more of the node than of the job."""
     return number in _OF_NODE
 
 
 def cause_of(number: int | None, *, size: int, again: bool, otherwise: str) -> str:
-    """Why an attempt ends that met with an error of the system on a node that passes its trial.
+    """Why an attempt ends after an error of the system on a node that passes its trial.
 
-    `size`: bytes of its input; jobs that bring little meet with what others will meet. `again`: another one did so shortly
+    `size`: bytes of its input; jobs that bring little meet with what others will meet. `again`: another did so shortly
     before. `otherwise`: if the error says nothing of the node.
     """
     if not is_of_node(number):
@@ -256,7 +256,7 @@ def cause_of(number: int | None, *, size: int, again: bool, otherwise: str) -> s
 
 
 def smells_of_node(end: PayloadReport) -> bool:
-    """Whether a node of no use would make a payload end so; then the node is tried."""
+    """Whether the node is to be tried: one of no use would make a payload end so."""
     return end.cause in (protocol.NOT_STARTED, protocol.NEVER_STARTED) or (
         end.cause == protocol.EXIT and end.exit_code in _NOT_FOUND
     )
@@ -274,7 +274,7 @@ class Stop:
 
 
 def excess(used: PayloadUsage, limits: PayloadLimits) -> Stop | None:
-    """The first limit that is passed, those first that harm others."""
+    """The first limit that is passed; those that harm others come first."""
     checks = (
         (used.rss_mb, limits.memory_mb, protocol.MEMORY_LIMIT,
          "The job held {:.0f} MB of memory; {:.0f} are allowed."),
@@ -292,7 +292,7 @@ def excess(used: PayloadUsage, limits: PayloadLimits) -> Stop | None:
 
 
 def next_check_s(used: PayloadUsage, limits: PayloadLimits, *, cores: int, usual_s: float) -> float:
-    """Seconds until the next check: sooner when a limit may be passed before the usual time."""
+    """Seconds until the next check: fewer when a limit may be passed before."""
     waits = [usual_s]
     if limits.cpu_seconds:
         waits.append((limits.cpu_seconds - used.cpu_seconds) / cores)
@@ -305,7 +305,7 @@ def next_check_s(used: PayloadUsage, limits: PayloadLimits, *, cores: int, usual
 
 
 def judge(job: AssignedJob, status: int | None, *, stop: Stop | None, cpu_seconds: float) -> PayloadReport:
-    """The report of an end. `status`: exit code, or minus a signal; None: its warden was killed."""
+    """`status`: exit code, or minus a signal; None: its warden was killed."""
     if status is None:
         end = stop or Stop(protocol.WARDEN_LOST, "The warden above it was killed, and the payload with it.")
         return protocol.report_end(job.key, end.cause, end.message)

@@ -55,7 +55,7 @@ class Recipe(NamedTuple):
 
 
 def serve(channel: socket.socket, recipe: Recipe) -> NoReturn:
-    """Be the warden on this channel: a confined one until the pilot closes it, others for one payload."""
+    """Be the warden: a confined one until the pilot closes the channel, others for one payload."""
     try:
         enclosure = _Enclosure(recipe)
         score = kernel.OomScore()
@@ -80,7 +80,7 @@ def serve(channel: socket.socket, recipe: Recipe) -> NoReturn:
 
 
 def _follow(channel: socket.socket, payload: int, *, confined: bool) -> None:
-    """Wait until all of a payload's processes are gone. Its end is answered at once, and again if more was left then."""
+    """The end is answered at once, and again if more was left then."""
     status, cpu_seconds, answered = None, 0.0, False
     while True:
         try:
@@ -121,7 +121,7 @@ class _Enclosure:
         os.setsid()
 
     def _hide(self, recipe: Recipe) -> None:
-        """Show of the pilot's folders the warden's own alone; nothing beside it can be written, renamed or locked."""
+        """Of the pilot's folders only the warden's own is seen; nothing beside it can be written, renamed or locked."""
         own = -1
         if recipe.hidden:
             self._folder = os.path.join(recipe.hidden[0], recipe.name)  # noqa: PTH118
@@ -162,7 +162,7 @@ class _Enclosure:
             return 0, getattr(fault, "errno", 0) or errno.EINVAL
 
     def _shorten(self, request: Mapping[str, Any]) -> None:
-        """Show the payload's TMPDIR under a short name: in its own memory, else by a link in /tmp."""
+        """The payload's TMPDIR gets a short name: in its own memory, else by a link in /tmp."""
         name = f"{_SHM}/lode-tmp" if self._confined else f"{_TMP}/lode-{os.urandom(4).hex()}"
         with contextlib.suppress(OSError):  # the long one serves most programs
             if self._confined:
@@ -185,7 +185,7 @@ class _Enclosure:
                 os.unlink(name)  # noqa: PTH108
 
     def _bearing_now(self) -> tuple[object, ...]:
-        """What the warden hands down to payloads, and others of its account can change."""
+        """What payloads inherit from the warden, and others of its account can change."""
         limits = tuple(map(resource.getrlimit, range(_LIMITS)))
         if self._handed_down is None:
             raise OSError(errno.EOPNOTSUPP, "it is not known what payloads inherit")
@@ -232,7 +232,7 @@ class _SharedMemory:
         return self._size_mb == size_mb and home == (self._home or home)
 
     def clear(self) -> bool:
-        """Clear up after a payload; whether it is gone now. Raises OSError if the payload has changed the mounts."""
+        """Whether it is gone now. Raises OSError if the payload has changed the mounts."""
         if not self._is_there:
             return False
         if self._home:
@@ -257,21 +257,21 @@ def hide(hidden: Sequence[str]) -> None:
 
 
 def _show(own: int, folder: str) -> None:
-    """Show at `folder` what this descriptor is of, and close it. Raises OSError."""
+    """Close the descriptor, too."""
     os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
     kernel.bind(f"/proc/self/fd/{own}", folder)
     os.close(own)
 
 
 def _mounts() -> str:
-    """All mounts as text; '' without root: a payload cannot change them."""
+    """'' without root: a payload cannot change them."""
     if os.geteuid():
         return ""
     return kernel.read_file("/proc/self/mountinfo").decode("ascii", "surrogateescape")
 
 
 def _rehearse() -> None:
-    """Do once what the start of a payload does: memory that a fork writes first is copied, which takes longer."""
+    """Memory that a fork writes first is copied: do once what the start of a payload does."""
     near, far = socket.socketpair()
     with near, far:
         frame = WardenFrame(((resource.RLIMIT_CORE, (0, 0)),))
@@ -288,14 +288,14 @@ def _rehearse() -> None:
 
 
 def _kill_all(*_: object) -> None:
-    """As the first process of a PID namespace: kill all others. They are waited for, so that their time counts."""
+    """They are waited for, so that their time counts."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
 
 
 def _open_input(name: str) -> int:
-    """The standard input, opened as the payload could open it. Links are followed first, as names: those in /proc lead to
-    files without a name here. Raises NoInput.
+    """Opened as the payload could open it. Links are followed first, as names: those in /proc lead to files without a name
+    here. Raises NoInput.
     """
     try:
         path = os.path.realpath(name) if name else os.devnull
@@ -314,9 +314,7 @@ def _open_input(name: str) -> int:
 
 
 def _start(request: Mapping[str, Any], streams: Sequence[int]) -> int:
-    """Start the payload with the folder and limits of this process, not by a fork, whose memory would have to be given back.
-    Raises OSError, ValueError.
-    """
+    """With the folder and limits of this process, not by a fork, whose memory would have to be given back."""
     argv, environment = request["argv"], request["environment"]
     try:
         return _spawn(argv, environment, streams)
@@ -334,7 +332,7 @@ def _start(request: Mapping[str, Any], streams: Sequence[int]) -> int:
 
 
 def _has_executed(payload: int) -> bool:
-    """One that cannot be asked has: it took the open files of its warden, which belongs to its account."""
+    """One that cannot be asked has: it took its warden's open files."""
     try:
         return processes.has_executed(payload)
     except OSError:
@@ -353,7 +351,6 @@ def _ignored() -> frozenset[int]:
 
 
 def _marks_of(folder: str) -> tuple[object, ...]:
-    """Whose a folder is, and what files in it inherit."""
     if not folder:
         return ()
     entry, extended = os.stat(folder), {}  # noqa: PTH116

@@ -1,4 +1,4 @@
-"""The Machine/Job Features of the WLCG (HSF-TN-2016-02): what the site declares, read again and again.
+"""The Machine/Job Features of the WLCG (HSF-TN-2016-02), read again and again.
 
 A file that is gone was withdrawn. What cannot be read, or is no number, keeps its last value.
 """
@@ -39,7 +39,7 @@ _GONE = (http.client.NOT_FOUND, http.client.GONE)
 
 @dataclass(frozen=True)
 class Features:
-    """What the site declares about machine and slot; None is unknown. Times are UNIX seconds."""
+    """None is unknown. Times are UNIX seconds."""
 
     allocated_cpu: int | None = None
     max_rss_bytes: int | None = None
@@ -51,17 +51,17 @@ class Features:
     grace_secs_job: int | None = None
 
     def shutdown(self, started: float) -> float | None:
-        """When machine or slot are shut down, the earlier one after `started`, the pilot's start."""
+        """When machine or slot are shut down, the earlier one after the pilot's start."""
         times = (self.shutdowntime, self.shutdowntime_job)
         return min((float(at) for at in times if at is not None and at >= started), default=None)
 
     def over(self, started: float) -> int | None:
-        """A shutdown time before the pilot's start, and so none of its own."""
+        """A shutdown time before the pilot's start: none of its own."""
         times = (self.shutdowntime, self.shutdowntime_job)
         return next((at for at in times if at is not None and at < started), None)
 
     def slot_ends(self, started: float) -> float | None:
-        """When the slot ends, in UNIX seconds."""
+        """In UNIX seconds."""
         ends = [self.shutdown(started)]
         if self.wall_limit_secs is not None:
             ends.append((self.jobstart_secs or started) + self.wall_limit_secs)
@@ -74,7 +74,7 @@ def reading_s(environment: Mapping[str, str]) -> float:
 
 
 def read_features(environment: Mapping[str, str], known: Features = Features()) -> Features:
-    """Read the directory or web address that the environment names; `known` was read before."""
+    """From the directory or web address that the environment names; `known` was read before."""
     values: dict[str, int | None] = {}
     for variable, names in _NAMES.items():
         place, before = (
@@ -154,7 +154,7 @@ def _parse_number(content: bytes, before: int | None) -> int | None:
 
 
 class FeatureReader:
-    """Reads on a thread of its own, so that a directory or server that hangs holds up nothing. Any thread reads `latest`."""
+    """Reads on its own thread: a directory or server that hangs holds up nothing. Any thread reads `latest`."""
 
     def __init__(
         self, environment: Mapping[str, str], *, read: Callable[..., Features] = read_features
@@ -168,7 +168,7 @@ class FeatureReader:
         self._closed = False
 
     def start(self, every_s: float, *, patience_s: float = _FIRST_S) -> Features:
-        """Begin; the first values, or what is known of them when the patience ends."""
+        """The first values, or what is known of them when the patience ends."""
         self._every_s = every_s
         threading.Thread(target=self.run, name="features", daemon=True).start()
         self._first.wait(patience_s)

@@ -1,7 +1,7 @@
-"""The thread that keeps $JOBSTATUS true: what the machine would lose with this pilot, and how long that stays.
+"""The thread that keeps $JOBSTATUS true. `lodesman.site.jobstatus.timeline` decides what to publish when, and what may not
+start because of it.
 
-`lodesman.site.jobstatus.timeline` decides what to publish when, and what may not start because of it. Nothing here may harm
-payloads: what cannot be written is tried again, and given up in the end.
+Nothing here may harm payloads: what cannot be written is tried again, and given up in the end.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ANSWER_S = 4.0
 
 
 def allocated_cores(environment: Mapping[str, str]) -> int | None:
-    """The cores of the slot by the batch system, used or not, if it says so."""
+    """The cores of the slot by the batch system, used or not."""
     words = [environment.get(name, "") for name in _ALLOCATED]
     words.insert(2, _cores_of_condor(environment))
     return next((int(word) for word in words if word.isascii() and word.isdigit() and int(word)), None)
@@ -66,8 +66,8 @@ def _of_condor(environment: Mapping[str, str], variable: str, name: str, pattern
 def batch_end(
     environment: Mapping[str, str], started: float, ask: Callable[[str, Mapping[str, str]], str]
 ) -> float | None:
-    """When the batch system ends the slot, in UNIX seconds, also by a default of its own. Slurm: its variable, else what
-    `ask` gets (`end_by_slurm`). HTCondor: AllowedJobDuration from `started` on.
+    """In UNIX seconds, also by a default of the batch system. Slurm: its variable, else what `ask` gets (`end_by_slurm`).
+    HTCondor: AllowedJobDuration from `started` on.
     """
     job = environment.get("SLURM_JOB_ID", "")
     if job:
@@ -78,7 +78,7 @@ def batch_end(
 
 
 def end_by_slurm(job: str, environment: Mapping[str, str]) -> str:
-    """What squeue says of the end of a job, in UNIX seconds; empty if it cannot be asked."""
+    """What squeue says, in UNIX seconds; empty if it cannot be asked."""
     words = ["squeue", "--noheader", f"--jobs={job}", "--format=%e"]
     try:
         done = subprocess.run(
@@ -93,7 +93,7 @@ def end_by_slurm(job: str, environment: Mapping[str, str]) -> str:
 def as_published(
     payload: PayloadRun, committed: float | None, allowance: Allowance, now: float
 ) -> RunningPayload:
-    """A payload as it is published. Before its start it is as if it started now, without a limit."""
+    """Before its start a payload is as if it started now, without a limit."""
     job, started = payload.job, payload.started_at
     begun = now if started is None else started
     return RunningPayload(
@@ -110,7 +110,7 @@ def _has_lock(directory: Path | None) -> bool:
 
 
 class StatusWriter:
-    """Publishes what the roster has. `run` belongs to its thread, all else to any."""
+    """`run` belongs to its thread, all else to any."""
 
     def __init__(self, context: PilotContext, roster: Roster, promises: Promises) -> None:
         self._context = context
@@ -130,7 +130,7 @@ class StatusWriter:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Publish from now on, if there is a directory for it."""
+        """Publish from now on, if there is a directory."""
         if self._directory is not None and self._open():
             self._context.log("jobstatus", directory=str(self._directory))
             self._thread = threading.Thread(target=self.run, name="jobstatus", daemon=True)
@@ -150,7 +150,7 @@ class StatusWriter:
             shutil.rmtree(self._made, ignore_errors=True)
 
     def run(self) -> None:
-        """The thread; ends when it was published that the pilot leaves."""
+        """Ends when it was published that the pilot leaves."""
         self.find_end()
         while True:
             self._stirred.clear()
@@ -163,7 +163,7 @@ class StatusWriter:
                 self._leaving.wait(_TOGETHER_S)
 
     def find_end(self) -> None:
-        """Ask when the batch system ends the slot, which neither server nor site may have said."""
+        """Ask when the batch system ends the slot: server and site may not have said."""
         self._batch_ends = batch_end(self._context.environment, self._started, end_by_slurm)
 
     def step(self) -> float:
@@ -202,7 +202,7 @@ class StatusWriter:
         return due
 
     def _slot_ends(self, allowance: Allowance, now: float) -> float | None:
-        """When the slot is over at the latest. An end of the batch system that has passed was put off."""
+        """The latest. An end of the batch system that has passed was put off."""
         ends, batch = allowance.slot_ends, self._batch_ends
         if batch is None or batch <= now:
             return ends

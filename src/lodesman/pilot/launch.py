@@ -67,11 +67,11 @@ _LONGEST_TMP = 75
 
 
 class NotStarted(LodesmanError, code="not-started"):
-    """The payload cannot be started; the message says what is missing."""
+    """The message says what is missing."""
 
 
 def committed_at(directory: Path) -> float | None:
-    """When a payload last touched its file COMMIT, in UNIX seconds."""
+    """When a payload last touched its COMMIT, in UNIX seconds."""
     try:
         entry = os.lstat(f"{directory}/{COMMIT}")
     except OSError:
@@ -83,16 +83,14 @@ def committed_at(directory: Path) -> float | None:
 
 
 def frame_of(job: AssignedJob) -> WardenFrame:
-    """What the kernel holds each process of the job to."""
+    """What the kernel holds each process to."""
     return WardenFrame(tuple(_kernel_limits(job.limits).items()), _PROCESSES * (1 + job.cores))
 
 
 def prepare(
     job: AssignedJob, directory: Path, environment: Mapping[str, str], stamp: str, *, site: str = ""
 ) -> Launch:
-    """Find the executable and open the outputs. `environment`, `stamp`, `site` are the pilot's. Raises NotStarted, OSError
-    by the node's fault.
-    """
+    """`environment`, `stamp`, `site` are the pilot's. Raises NotStarted, OSError by the node's fault."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(f"{directory}/{TEMPORARY}", 0o700)  # noqa: PTH102 - with pathlib all of this takes twice as long
     own = {**_environment_for(job, directory, environment, stamp), **_facts_of(job, site)}
@@ -150,8 +148,8 @@ def _facts_of(job: AssignedJob, site: str) -> dict[str, str]:
 
 
 def _kernel_limits(limits: PayloadLimits) -> dict[int, tuple[int, int]]:
-    """Limits of each process, above those of the tree: CPU seconds, size of files, and address space, since memory may fill
-    between two checks.
+    """For each process, above the tree's: CPU seconds, size of files, and address space, since memory may fill between two
+    checks.
     """
     numbers = {resource.RLIMIT_CORE: (0, 0)}
     if limits.cpu_seconds:
@@ -168,7 +166,6 @@ def _kernel_limits(limits: PayloadLimits) -> dict[int, tuple[int, int]]:
 
 
 def _find_executable(name: str, directory: Path, path: str) -> str:
-    """Absolute, in the job's directory, or on PATH. Raises NotStarted."""
     if not name or "\0" in name:
         raise NotStarted("The job names no executable.")
     if name.startswith("/"):
@@ -192,7 +189,7 @@ def _find_executable(name: str, directory: Path, path: str) -> str:
 
 @lru_cache(maxsize=100)
 def _find_absolute(name: str) -> str:
-    """Found once, it is not searched again: the warden says it if it has gone."""
+    """Not searched again: the warden says it if it has gone."""
     if shutil.which(name) is None:
         raise _not_found(name)
     return name
@@ -236,7 +233,7 @@ def _stream_names(output: str, error: str) -> tuple[str, ...]:
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a directory with all in it, also what is unreadable; what resists stays."""
+    """Remove what is unreadable, too; what resists stays."""
     kernel.remove_tree(str(directory))
 
 
@@ -244,7 +241,7 @@ def remove_tree(directory: Path) -> None:
 
 
 class BadSandbox(LodesmanError, code="sandbox"):
-    """An input sandbox, or a name that a job gives, cannot be accepted."""
+    """An input sandbox, or a name that a job gives, is refused."""
 
 
 @lru_cache(maxsize=1000)
@@ -259,7 +256,7 @@ def safe_name(name: str) -> PurePosixPath:
 
 
 def make_place(directory: Path, name: str) -> Path:
-    """The path for a file, with its parents made. Raises BadSandbox if it leads out, also by a link."""
+    """The path for a file; makes its parents. Raises BadSandbox if it leads out, also by a link."""
     relative = safe_name(name)
     at = directory
     for part in relative.parts[:-1]:
@@ -274,8 +271,8 @@ def make_place(directory: Path, name: str) -> Path:
 
 
 def fetch(client: Client, item: SandboxFile, directory: Path, *, spare: Path) -> None:
-    """Download one part of the input sandbox; `spare`: a path for an archive. Raises BadSandbox, OSError, and what the
-    client raises.
+    """Download a part of the input sandbox; `spare`: a path for an archive. Raises BadSandbox, OSError, and what the client
+    raises.
     """
     if not item.unpack:
         target = make_place(directory, item.name)
@@ -291,8 +288,8 @@ def fetch(client: Client, item: SandboxFile, directory: Path, *, spare: Path) ->
 
 
 def unpack(archive: Path, directory: Path) -> None:
-    """Unpack a tar archive. Files, directories and links that stay inside are accepted, owners dropped, times kept of files.
-    Raises BadSandbox, OSError.
+    """Files, directories and links that stay inside are accepted, owners dropped, times kept of files. Raises BadSandbox,
+    OSError.
     """
     try:
         with archive.open("rb") as raw:
@@ -337,7 +334,7 @@ def _set_time(file: Path, modified: float) -> None:
 
 
 def _make_link(member: tarfile.TarInfo, target: Path) -> None:
-    """`..` may only stand first: from a real directory it leads where it seems to lead."""
+    """`..` may only stand first: from a real directory it leads where it seems to."""
     goal = PurePosixPath(member.linkname)
     ups = len(list(takewhile("..".__eq__, goal.parts)))
     leaves = ups >= len(safe_name(member.name).parts) or ".." in goal.parts[ups:]
@@ -347,5 +344,5 @@ def _make_link(member: tarfile.TarInfo, target: Path) -> None:
 
 
 def _plain_name(name: str) -> str:
-    """For messages: at most 100 characters of valid UTF-8."""
+    """For messages."""
     return name[:100].encode("utf-8", "replace").decode()

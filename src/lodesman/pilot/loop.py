@@ -53,7 +53,7 @@ _TIDY_S = 10.0
 
 
 class _Wake:
-    """A wait that any thread may end, and a signal handler, which may not use an Event."""
+    """Any thread may end this wait, and a signal handler, which may not use an Event."""
 
     def __init__(self) -> None:
         self._rings: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -90,7 +90,7 @@ class PilotProcess:
         self._known = _slot_of(context, self._features)
 
     def run(self) -> int:
-        """Run the pilot to its end; returns the exit code."""
+        """Returns the exit code."""
         context = self._context
         place = find_queue(context.pilot_file, context.environment)
         slot, nonce = self._known.slot, secrets.token_urlsafe(18)
@@ -136,7 +136,7 @@ class PilotProcess:
         self._wake.ring()
 
     def notice(self, seconds: float) -> None:
-        """The batch system ends the slot in `seconds` or a little later. Safe in a signal handler."""
+        """The batch system ends the slot then or a little later. Safe in a signal handler."""
         self._notices.append(seconds)
         self._wake.ring()
 
@@ -146,7 +146,7 @@ class PilotProcess:
         self._wake.ring()
 
     def tick(self, now: float) -> int | None:
-        """One step of supervision; an exit code when it is time to end."""
+        """An exit code when it is time to end."""
         self._follow_slot(now)
         self._decide_to_stop(now)
         if not self._roster.pilot_fault and self._reaper.is_lost():
@@ -293,7 +293,7 @@ class PilotProcess:
         self._wake.ring()
 
     def _end(self, code: int) -> int:
-        """Hand in what is left (also to a server that lost the pilot), take leave, tidy up."""
+        """Hand in what is left, also to a server that lost the pilot."""
         self._claimer.close()
         self._outbox.hurry()
         left = min(self._deadline - self._context.ticker(), self._options.flush_s)

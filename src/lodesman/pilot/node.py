@@ -22,7 +22,7 @@ _UNKNOWN = Features()
 
 @dataclass(frozen=True)
 class WorkerNode:
-    """The resource for this pilot, as it is offered to the server."""
+    """The resource that is offered to the server."""
 
     host: str
     os: str
@@ -71,13 +71,13 @@ def _parse_meminfo(text: str) -> tuple[int, int]:
 
 
 def _parse_cpu_max(text: str) -> float | None:
-    """Cores granted by `cpu.max` ("max 100000" or "150000 100000")."""
+    """`max 100000` or `150000 100000`."""
     match = re.fullmatch(r"([0-9]+) ([1-9][0-9]*)", text)
     return int(match[1]) / int(match[2]) if match else None
 
 
 def _parse_bytes(text: str) -> int | None:
-    """None for "max", for nothing, and for the number that means no limit in cgroup v1."""
+    """None for "max", nothing, and the number that means no limit in cgroup v1."""
     word = text.strip()
     return int(word) if word.isdigit() and int(word) < _ENDLESS else None
 
@@ -98,9 +98,7 @@ def _memory_mb(root: Path, available_kb: int, features: Features) -> int:
 
 
 def _directories(root: Path, controller: str) -> list[Path]:
-    """The cgroup directories of this process, up to the root of each hierarchy. In a container the path may not exist below
-    the mount, which is always read.
-    """
+    """Up to the root of each hierarchy. In a container the path may not exist below the mount, which is always read."""
     paths = parse_cgroups(_read(root / "proc/self/cgroup"))
     base = root / "sys/fs/cgroup"
     folders = []

@@ -19,14 +19,14 @@ LOST = "The process of the pilot that makes processes for jobs was killed"
 
 
 class PilotFault(OSError):
-    """The pilot can start no more payloads. That says nothing of its node."""
+    """The pilot can start no more payloads; the node is not to blame."""
 
 
 class Nursery:
-    """The pilot's side: the wardens that have no payload. Used with one lock."""
+    """The wardens that have no payload. Used with one lock."""
 
     def __init__(self, work: str = "", outbox: str = "") -> None:
-        """Folders that confined payloads find empty ('': none); in `work` each warden has one that its payloads see."""
+        """Folders that confined payloads find empty; in `work` each warden has one that its payloads see."""
         # Folders in which confined payloads cannot write; for wardens to come.
         self.homes: Sequence[str] = ()
         self._work = work
@@ -40,7 +40,7 @@ class Nursery:
         self._made = 0
 
     def open(self) -> socket.socket:
-        """Fork the nursery; returns the channel to it."""
+        """Returns the channel to the nursery."""
         near, far = socket.socketpair()
         self.pid = os.fork()
         if not self.pid:
@@ -75,7 +75,7 @@ class Nursery:
         return {self.pid, *spare, *self._leaving, *(warden.pid for warden in self._idle)}
 
     def take(self, frame: WardenFrame = NO_FRAME) -> Warden:
-        """A warden for a payload with that frame; `order` the next one when the payload runs. Raises PilotFault, OSError."""
+        """A warden for that frame; `order` the next one when the payload runs. Raises PilotFault, OSError."""
         while fitting := [warden for warden in self._idle if warden.frame in (frame, None)]:
             warden = fitting[-1]
             self._idle.remove(warden)
@@ -102,7 +102,7 @@ class Nursery:
         return spare
 
     def is_lost(self) -> bool:
-        """Whether the process that makes wardens has ended."""
+        """The process that makes wardens has ended."""
         if self._channel is None:
             return False
         try:
@@ -178,7 +178,7 @@ def _make_wardens(channel: socket.socket, hidden: Sequence[str]) -> NoReturn:
 
 
 def can_protect(home: str) -> bool:
-    """Whether payloads can be kept from writing there. Call it before there are threads."""
+    """Call it before there are threads."""
     return _works_apart(lambda: kernel.bind(home, home, read_only=True))
 
 
@@ -187,7 +187,7 @@ def _can_confine(hidden: Sequence[str]) -> bool:
 
 
 def _works_apart(step: Callable[[], None]) -> bool:
-    """Whether that succeeds in namespaces such as payloads have: one process tries it."""
+    """One process tries it in namespaces such as payloads have."""
     first = os.fork()
     if first:
         return os.waitpid(first, 0)[1] == 0
@@ -203,7 +203,7 @@ def _works_apart(step: Callable[[], None]) -> bool:
 
 
 def _make_warden(nursery: socket.socket, own: socket.socket, recipe: enclosure.Recipe) -> None:
-    """Fork a process that forks the warden and ends: the pilot, a subreaper, becomes the warden's parent."""
+    """Fork a process that forks the warden and ends: the pilot, a subreaper, becomes its parent."""
     between = os.fork()
     if between:
         os.waitpid(between, 0)

@@ -1,6 +1,6 @@
 """Results on their way to the server; those that it could not take at once lie on disk.
 
-One thread uploads archives, one sends reports in batches. What the server refuses for good is dropped, and logged.
+One thread uploads archives, one sends reports in batches. What the server refuses for good is logged and dropped.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Outbox:
         self._hurried = False
 
     def archive(self, key: AttemptKey) -> Path:
-        """Where to write the packed output of an attempt before `put`."""
+        """Where to write the output of an attempt before `put`."""
         return self._directory / f"{key}.tar.gz"
 
     def put(self, report: PayloadReport, archive: Path | None = None, *, can_wait: bool = False) -> None:
@@ -83,11 +83,11 @@ class Outbox:
                 self._changed.notify_all()
 
     def count(self) -> int:
-        """How many attempts there are whose end the server does not know."""
+        """Attempts whose end the server does not know."""
         return self._ends
 
     def held_up(self) -> int:
-        """How many archives the server has no space for: each is sent again until the pilot is about to end."""
+        """Archives that the server has no space for: each is sent again until the pilot is about to end."""
         return self._held_up
 
     def keys(self) -> list[AttemptKey]:
@@ -96,20 +96,20 @@ class Outbox:
             return [key for key, final in self._items if final]
 
     def wait_empty(self, timeout: float) -> bool:
-        """Wait until everything is sent; false after `timeout` seconds."""
+        """False after `timeout` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: not self._items or self._closed.is_set(), timeout)
             return not self._items
 
     def close(self) -> None:
-        """End both threads; what is unsent stays."""
+        """What is unsent stays."""
         with self._changed:
             self._closed.set()
             self._changed.notify_all()
             self._keep(self._items.values())
 
     def hurry(self, *, on: bool = True) -> None:
-        """The pilot is about to end: wait only shortly before the server is asked again."""
+        """The pilot is about to end: ask the server again soon."""
         if self._hurried != on:
             with self._changed:
                 self._hurried = on
@@ -154,7 +154,7 @@ class Outbox:
                 self._pause(failures)
 
     def _keep(self, items: Iterable[_Item]) -> None:
-        """Write ends to the disk for the time after a pilot that is killed; the pilot itself reads its memory."""
+        """For the time after a pilot that is killed; the pilot itself reads its memory."""
         for item in items:
             if item.final and not item.is_on_disk:
                 try:
@@ -200,7 +200,7 @@ class Outbox:
         return True
 
     def _can_read(self, number: int) -> bool:
-        """Whether it may be read after all: the pilot had too much open, or another had locked its folder."""
+        """The pilot may have had too much open, or another have locked its folder."""
         if number == errno.EACCES:
             before = self._changes
             self._folder.unlock()
@@ -209,7 +209,7 @@ class Outbox:
         return number in _EXHAUSTED
 
     def _hold(self, item: _Item, fault: StorageFull) -> None:
-        """Send it again later; others go first meanwhile, and a job that has run has not failed."""
+        """Others go first meanwhile; a job that has run has not failed."""
         self._log("output-held-up", job=str(item.report.key), fault=fault.message)
         self._keep([item])
         with self._changed:
@@ -255,8 +255,8 @@ class Outbox:
 
 
 def _without_output(report: PayloadReport, fault: LodesmanError) -> PayloadReport:
-    """The report of an attempt whose archive is refused or lost. It names that all the same: else the job would count as one
-    that wrote nothing.
+    """The archive is refused or lost. The report names it all the same: else the job would count as one that wrote
+    nothing.
     """
     if isinstance(fault, StorageFull):
         message = (

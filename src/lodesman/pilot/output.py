@@ -1,4 +1,4 @@
-"""Output of a job: its sandbox, packed whatever the payload left behind, and the tail of its streams."""
+"""Output of a job: its sandbox, packed whatever the payload left, and the tail of its streams."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _SizeOrFault = Union[int, str]
 
 @dataclass(frozen=True)
 class PackedOutput:
-    """An archive that was written, and what the limits kept out of it."""
+    """An archive, and what the limits kept out of it."""
 
     sha256: str
     size: int
@@ -57,8 +57,8 @@ class PackedOutput:
 
 
 def pack(directory: Path, job: AssignedJob, target: Path, *, stopped: Callable[[], bool]) -> PackedOutput:
-    """Pack streams and output files into `target`, a tar.gz, whatever modes the payload left. Raises OSError if it cannot be
-    written, Aborted once `stopped` is true.
+    """Pack streams and output files into a tar.gz, whatever modes the payload left. Raises OSError, or Aborted once
+    `stopped` is true.
     """
     _unlock(directory)
     names = dict.fromkeys(str(PurePosixPath(name)) for name in (job.std_output, job.std_error))
@@ -117,7 +117,7 @@ def _unlock(directory: Path) -> None:
 
 
 def enclose_archive(end: PayloadReport, archive: Path) -> tuple[PayloadReport, Path | None]:
-    """The report with a small archive in it, or with that beside it. Raises OSError."""
+    """A small archive goes into the report. Raises OSError."""
     output = end.output or {}
     if output["size"] > SMALL_OUTPUT_BYTES:
         return end, archive
@@ -129,8 +129,8 @@ def enclose_archive(end: PayloadReport, archive: Path) -> tuple[PayloadReport, P
 def _plan_bytes(
     streams: Mapping[str, int], files: Mapping[str, int], limit: int
 ) -> tuple[dict[str, int], list[str]]:
-    """The bytes to pack of each, the last ones of a stream, and the files that do not fit. Streams stay whole if they leave
-    half of the limit to files. `limit` 0: none.
+    """Bytes of each, the last ones of a stream, and the files that do not fit. Streams stay whole if they leave half of the
+    limit. `limit` 0: none.
     """
     if not limit or sum(streams.values()) + sum(files.values()) <= limit:
         return {**streams, **files}, []
@@ -158,8 +158,6 @@ def _sizes(sizes: Mapping[str, _SizeOrFault]) -> dict[str, int]:
 
 
 class _ArchiveSpace:
-    """The space in an archive of at most `limit` bytes (0: no limit)."""
-
     def __init__(self, raw: BinaryIO, packer: gzip.GzipFile, limit: int) -> None:
         self._raw = raw
         self._packer = packer
@@ -183,7 +181,7 @@ class _ArchiveSpace:
 def _add(
     tar: tarfile.TarFile, path: Path, name: str, *, size: int, mode: int | None, stopped: Callable[[], bool]
 ) -> str:
-    """Add the last `size` bytes of a file; returns why that is not possible. Raises Aborted, OSError."""
+    """Returns why that is not possible. Raises Aborted, OSError."""
 
     def go_on(_: int) -> None:
         if stopped():
@@ -208,15 +206,14 @@ def _add(
 
 
 def matches(path: PurePosixPath, pattern: PurePosixPath) -> bool:
-    """Whether the pattern names the path or a directory above it.
-
-    `*`, `?` and `[...]` do not cross `/` nor match a leading dot; `**` is any number of directories.
+    """Whether the pattern names the path or a directory above it. `*`, `?` and `[...]` do not cross `/` nor match a leading
+    dot; `**` is any number of directories.
     """
     return len(pattern.parts) in _steps_after(path, pattern)
 
 
 def _steps_after(path: PurePosixPath, pattern: PurePosixPath) -> set[int]:
-    """The steps of the pattern that may follow the path; their number if it matches. Linear for every pattern."""
+    """Steps of the pattern that may follow; their number if it matches. Linear for every pattern."""
     steps = pattern.parts
     at = _skip(steps, {0})
     for part in path.parts:
@@ -244,7 +241,7 @@ def _skip(steps: Sequence[str], at: set[int]) -> set[int]:
 def _find_files(
     directory: Path, patterns: Sequence[str], stopped: Callable[[], bool]
 ) -> tuple[dict[str, _SizeOrFault], dict[str, str]]:
-    """The files found, in order; and patterns, files and folders that give nothing, with reasons. Raises Aborted."""
+    """Files, in order; and what gives nothing, with reasons. Raises Aborted."""
     # A name may contain the characters of patterns and still be meant literally.
     goals: dict[PurePosixPath, list[str]] = {}
     wild: dict[str, PurePosixPath] = {}
@@ -286,9 +283,7 @@ def _may_have(folder: PurePosixPath, goals: Iterable[PurePosixPath], wild: Itera
 
 
 def _walk_files(directory: Path, locked: dict[PurePosixPath, str]) -> Iterator[PurePosixPath]:
-    """All entries but directories, links not followed; of a directory too deep only itself. `locked` gets what cannot be
-    read, with the reason.
-    """
+    """All but directories, links not followed; of a directory too deep only itself. `locked` gets what cannot be read."""
 
     def note(fault: OSError) -> None:
         at = PurePosixPath(os.path.relpath(fault.filename, directory))
@@ -307,7 +302,7 @@ def _walk_files(directory: Path, locked: dict[PurePosixPath, str]) -> Iterator[P
 
 
 def _size(directory: Path, name: str) -> _SizeOrFault:
-    """Bytes of a file, or why it may not be packed: links that lead out, devices, pipes."""
+    """Bytes, or why it may not be packed: links that lead out, devices, pipes."""
     if steers(name):
         return "control characters in its name"
     try:
@@ -331,7 +326,7 @@ def _size(directory: Path, name: str) -> _SizeOrFault:
 
 
 def read_tail(streams: Mapping[str, int], limit: int = _TAIL_BYTES) -> str:
-    """The tails of some streams (name -> open descriptor), together at most `limit` bytes of UTF-8."""
+    """Of open descriptors by name, at most `limit` bytes of UTF-8."""
     tails = {}
     for name, descriptor in streams.items():
         size = os.fstat(descriptor).st_size
@@ -340,7 +335,7 @@ def read_tail(streams: Mapping[str, int], limit: int = _TAIL_BYTES) -> str:
 
 
 def _join_tails(tails: Mapping[str, bytes], limit: int = _TAIL_BYTES) -> str:
-    """Their text; if two have content, the name of each stands before it."""
+    """If two have content, the name of each stands before it."""
     full = {name: content for name, content in tails.items() if content}
     if len(full) < 2:
         return "".join(_text(content, limit) for content in full.values())

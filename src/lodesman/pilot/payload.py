@@ -1,4 +1,4 @@
-"""One attempt from its claim to its report, on a thread of its own."""
+"""One attempt from its claim to its report, on its own thread."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ StreamVersion = tuple[tuple[int, int], ...]
 
 
 class PayloadRun:
-    """Runs one attempt. `run` belongs to the payload's thread, all else to any."""
+    """`run` belongs to the payload's thread, all else to any."""
 
     def __init__(self, job: AssignedJob, context: PayloadContext) -> None:
         self.job = job
@@ -86,9 +86,7 @@ class PayloadRun:
         self.uncommitted = 0.0
 
     def run(self, on_free: Callable[[PayloadRun], bool], on_done: Callable[[PayloadRun], None]) -> None:
-        """Run the attempt to its end. `on_free`: its tree is gone; it returns whether the report can wait. `on_done`: the
-        outbox has its report.
-        """
+        """`on_free`: its tree is gone; it returns whether the report can wait. `on_done`: the outbox has its report."""
         end: PayloadReport | None = self._unstarted(protocol.PILOT_SHUTDOWN, "The pilot failed.")
         try:
             end = self._play()
@@ -154,7 +152,7 @@ class PayloadRun:
             return sum(size for size, _ in self._stream_version())
 
     def expected_end(self, now: float) -> float | None:
-        """When it should end (monotonic), an overdue one now; None if nothing says how long it takes."""
+        """Monotonic, now if overdue; None if nothing says how long it takes."""
         began = now if self.began is None else self.began
         return max(now, began + self.job.expected_seconds) if self.job.expected_seconds else None
 
@@ -164,7 +162,7 @@ class PayloadRun:
         return None if at is None else min(max(at, self._started), self._context.pilot.clock())
 
     def new_tail(self) -> tuple[StreamVersion, str | None]:
-        """The version of its streams, and their tail if that version was not delivered."""
+        """The version of its streams, and their tail if it was not delivered."""
         with self._lock:
             if self._launch is None:
                 return self.delivered, None
@@ -218,7 +216,7 @@ class PayloadRun:
         return None
 
     def _leave_warden(self, end: PayloadReport) -> PayloadReport:
-        """Move its folder out of sight of the warden's next payload, or remove it if nothing in it is wanted."""
+        """Its folder goes out of sight of the warden's next payload, or away if nothing in it is wanted."""
         if not self._has_folder():
             self._home = self._place
         if self._home != self._place and not (self.leaves_nothing and self._is_removed()):
@@ -229,8 +227,8 @@ class PayloadRun:
         return end
 
     def _has_folder(self) -> bool:
-        """Whether its folder is one. A payload can put a link there: what that leads to is not touched, and an empty folder
-        stands for what was there.
+        """A payload can put a link there: what that leads to is not touched, and an empty folder stands for what
+        was there.
         """
         for _ in range(_PACKINGS):
             with contextlib.suppress(OSError):
@@ -245,8 +243,8 @@ class PayloadRun:
         return False
 
     def _find_stop(self, status: int | None) -> Stop | None:
-        """What ended it; later decisions did not. But a batch system may send SIGTERM to the pilot and all below it at once,
-        and a payload may end first.
+        """Later decisions did not end it. But a batch system may send SIGTERM to the pilot and all below at once, and a
+        payload may end first.
         """
         stop = self._stop
         if stop is None and status in _BY_SIGTERM and self._stopped.wait(_TOGETHER_S):
@@ -293,8 +291,8 @@ class PayloadRun:
         return report_end(self.job.key, cause, message)
 
     def _suspect(self, fault: LocalFault | OSError, otherwise: str = protocol.INPUT) -> PayloadReport:
-        """It met with an error of the system. The node is tried when what it left is gone: one that fails must not draw in
-        more jobs. `otherwise`: the cause if the node is well and no folder was locked.
+        """The node is tried when what it left is gone: one that fails must not draw in more jobs. `otherwise`: the cause if
+        the node is well and no folder was locked.
         """
         if isinstance(fault, PilotFault):
             self.pilot_fault = str(fault.strerror)
@@ -310,7 +308,7 @@ class PayloadRun:
         return end or self._unstarted(cause, f"{words}.")
 
     def _is_locked(self) -> bool:
-        """Whether another has locked the pilot's folders since this one began, or was packed; they are unlocked now."""
+        """Since this one began, or was packed; the folders are unlocked now."""
         self._context.pilot.folder.unlock(self._home.parent)
         return self._context.pilot.folder.changes != self._changes
 
@@ -322,7 +320,7 @@ class PayloadRun:
         return self._blame_node(trusted_s=TRUSTED_S) or end
 
     def _blame_node(self, *, size: int = 0, trusted_s: float = 0.0) -> PayloadReport | None:
-        """Its end by the node's fault, if the node fails its trial. Signals to a trial say nothing of the node."""
+        """None if the node passes its trial. Signals to a trial say nothing of the node."""
         fault = "" if self.stopping else self._context.trial.fault(size=size, trusted_s=trusted_s)
         self.node_fault = "" if self.stopping else fault
         self.pilot_fault = self._context.trial.pilot_fault

@@ -15,7 +15,7 @@ from lodesman.wire.client import Client
 
 @dataclass(frozen=True)
 class PayloadContext:
-    """The parts of the pilot that its payloads use."""
+    """What payloads use of the pilot."""
 
     pilot: PilotContext
     reaper: Reaper

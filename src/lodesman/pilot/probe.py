@@ -1,7 +1,6 @@
-"""The program of a test job (`lode site test`): what a pilot would find on this worker node, as one line of JSON.
+"""The program of a test job (`lode site test`): what a pilot would find on this node, as one line of JSON.
 
-It is the pilot's zipapp with another start, so it needs what a pilot needs; it has and sends no secret. The server judges
-the facts (`loops.node_report`).
+It is the pilot's zipapp with another start, and has no secret. The server judges the facts (`loops.node_report`).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from lodesman.pilot.trial import NodeTrial
 from lodesman.wire.client import exchange
 
 MARK = "lode-site-test"
-"""The member that the line of a test job has, and no other line."""
+"""No other line of a test job has this member."""
 _MB = 1 << 20
 _ANSWER_BYTES = 1 << 16
 _ANSWER_SECONDS = 10.0
@@ -78,7 +77,7 @@ def _facts(request: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _try_scratch(folder: Path, *, apart: bool) -> tuple[int | None, str]:
-    """The free MB, None: unknown; and why no payload could run in the folder. `apart`: whether jobs can be kept apart."""
+    """Free MB, None: unknown; and why no payload could run there. `apart`: whether jobs can be kept apart."""
     free = None
     with contextlib.suppress(OSError):
         free = shutil.disk_usage(folder).free // _MB

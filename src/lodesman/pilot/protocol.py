@@ -63,7 +63,7 @@ class JoinReply:
 
 @dataclass(frozen=True)
 class SandboxFile:
-    """One part of the input sandbox: a file called `name`, or an archive to unpack."""
+    """A file called `name`, or an archive to unpack."""
 
     name: str
     url: str
@@ -92,7 +92,7 @@ class PayloadLimits:
 
 @dataclass(frozen=True)
 class PayloadUsage:
-    """What a payload's process tree has used, and the bytes in its streams."""
+    """What a payload's tree has used, and the bytes in its streams."""
 
     cpu_seconds: float = 0.0
     wall_seconds: float = 0.0
@@ -135,7 +135,7 @@ class ClaimReply:
 
 @dataclass(frozen=True)
 class HeartbeatReply:
-    """The answer to a heartbeat: attempts to kill, with reasons."""
+    """Attempts to kill, with reasons."""
 
     kill: Mapping[AttemptKey, str] = field(default_factory=dict)
     drain: bool = False
@@ -162,13 +162,13 @@ class PayloadReport:
     tail: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """As the server reads it: what never started has no time of a start."""
+        """What never started has no time of a start."""
         fields = {**vars(self), "started": self.started or None, "ended": self.ended or None}
         return {**fields.pop("key")._asdict(), **fields}
 
 
 def report_end(key: AttemptKey, cause: str, message: str = "", **more: Any) -> PayloadReport:
-    """The report of an end; its state follows from the cause."""
+    """The state follows from the cause."""
     state = DONE if cause == OK else RELEASED if cause in _TRIED_AGAIN else FAILED
     return PayloadReport(key, state, cause, message, **more)
 
@@ -248,9 +248,7 @@ def _key(record: Mapping[str, Any]) -> AttemptKey:
 
 
 def read_as(kind: type[T], record: Mapping[str, Any], **given: Any) -> T:
-    """A dataclass from a JSON record: fields that are not `given` by their types, missing or empty ones by their defaults.
-    Raises InvalidRequest.
-    """
+    """Fields that are not `given` by their types, missing or empty ones by their defaults. Raises InvalidRequest."""
     for name, type_name, has_default in _fields_of(kind):  # type: ignore[arg-type]
         if name not in given and not (has_default and record.get(name) in (None, "")):
             given[name] = read_value(record, name, type_name)
@@ -270,7 +268,7 @@ def _fields_of(kind: type) -> list[tuple[str, str, bool]]:
 
 
 def read_value(record: Mapping[str, Any], name: str, kind: str, default: Any = None) -> Any:
-    """A value of a type in `_KINDS`, or the default if it is missing or empty. Raises InvalidRequest."""
+    """A value of a type in `_KINDS`, or the default if missing or empty. Raises InvalidRequest."""
     value = record.get(name)
     if default is not None and value in (None, ""):
         return default
@@ -288,7 +286,7 @@ def read_record(value: Any, what: str) -> Mapping[str, Any]:
 
 
 def read_records(value: Any, name: str) -> list[Mapping[str, Any]]:
-    """The records under this name; none if it is missing. Raises InvalidRequest."""
+    """Empty if the name is missing. Raises InvalidRequest."""
     items = read_record(value, "the answer").get(name)
     if items is not None and not isinstance(items, list):
         raise InvalidRequest(f"`{name}` must be a list.")

@@ -1,4 +1,4 @@
-"""Starts payloads, waits for them, and ends their trees. One lock keeps scans of processes and new starts apart.
+"""Starts payloads, waits for them, and ends their trees. One lock keeps scans and new starts apart.
 
 A tree is what descends from its warden. A child of the pilot that is neither warden nor nursery has lost its warden: it is
 killed, charged to no payload, and until it is gone no payload's end is certain.
@@ -42,7 +42,7 @@ class Reaper:
             nursery.order()
 
     def take(self, key: AttemptKey, frame: WardenFrame) -> str:
-        """Give a payload its warden; returns the folder for what belongs to it, '' for any. Raises NodeFault, PilotFault."""
+        """Give a payload its warden; returns the folder for its things, '' for any. Raises NodeFault, PilotFault."""
         with self._lock:
             try:
                 warden = self._nursery.take(frame)
@@ -54,15 +54,15 @@ class Reaper:
         return warden.folder
 
     def give(self, key: AttemptKey) -> None:
-        """The payload was not started, or is gone with its folder: the warden may have the next one."""
+        """The payload was not started, or is gone with its folder: the warden may take the next."""
         with self._lock:
             warden = self._wardens.pop(key, None)
             if warden is not None:
                 self._nursery.give(warden)
 
     def spawn(self, key: AttemptKey, launch: Launch) -> None:
-        """Start a payload's first process under its warden. Raises NodeFault or PilotFault if there is none, NeverStarted,
-        OSError if it cannot be executed.
+        """Start a payload's first process. Raises NodeFault or PilotFault without a warden, NeverStarted, OSError if it
+        cannot be executed.
         """
         with self._lock:
             if key not in self._wardens:
@@ -82,12 +82,12 @@ class Reaper:
                 self._nursery.order()
 
     def is_lost(self) -> bool:
-        """Whether no more payloads can be started, and the node is not to blame."""
+        """No more payloads can be started, and the node is not to blame."""
         with self._lock:
             return self._nursery.is_lost()
 
     def wait(self, key: AttemptKey) -> int | None:
-        """The exit code of a payload's first process, or minus a signal; None if its warden was killed."""
+        """Exit code, or minus a signal; None if the warden was killed."""
         end = self._wardens[key].wait()
         if end is None:
             return None
@@ -96,13 +96,13 @@ class Reaper:
         return os.waitstatus_to_exitcode(end.status)
 
     def measure(self) -> dict[AttemptKey, PayloadUsage]:
-        """What each payload has used, as of now."""
+        """What each payload has used so far."""
         with self._lock:
             trees = self._scan_trees()
             return {key: account.measure(trees.get(key, ())) for key, account in self._accounts.items()}
 
     def shared_mb(self, key: AttemptKey) -> float | None:
-        """Memory of a tree, shared pages counted once; None if unknown."""
+        """Shared pages counted once; None if unknown."""
         with self._lock:
             pids = [process.pid for process in self._members(key) if not process.is_dead]
         return usage.proportional_mb(pids)
@@ -124,7 +124,7 @@ class Reaper:
                 processes.signal_process(process, signal.SIGKILL)
 
     def clear(self, key: AttemptKey, give_up: Callable[[], bool]) -> bool:
-        """Kill what is left of a tree whose first process has ended; true when all is gone."""
+        """Kill what is left after the first process has ended; true when all is gone."""
         pause = _CLEAR_WAIT_S
         while not self._is_gone(key, pause):
             if pause > _CLEAR_WAIT_S:  # a warden without descendants says so by itself
@@ -135,7 +135,7 @@ class Reaper:
         return True
 
     def forget(self, key: AttemptKey) -> PayloadUsage:
-        """Close the account of a tree that is gone; what it used in all."""
+        """Close the account of a tree that is gone; returns all that it used."""
         with self._lock:
             return self._accounts.pop(key).usage
 
@@ -149,7 +149,7 @@ class Reaper:
         processes.kill_family(find, _REST_S)
 
     def _is_gone(self, key: AttemptKey, pause: float) -> bool:
-        """Whether the warden says that nothing is left, or has ended, and no stray may have been its own."""
+        """The warden says so, or has ended, and no stray may have been its own."""
         warden = self._wardens.get(key)
         if warden is not None and not self._accounts[key].is_closed:
             end = warden.wait_gone(pause)
@@ -206,7 +206,7 @@ class Reaper:
         return trees
 
     def _bury_strays(self, table: Mapping[int, Process]) -> bool:
-        """Kill children without a warden and reap the dead; whether any is left."""
+        """Whether any is left."""
         own, left = self._own_children(), False
         for process in table.values():
             if process.parent == self._me and process.pid not in own:

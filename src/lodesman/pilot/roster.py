@@ -110,7 +110,7 @@ class Roster:
             )
 
     def next_claim(self, idle_s: float) -> ClaimRequest | None:
-        """What to ask the server for now, if anything."""
+        """What to ask the server for, if anything."""
         return next_claim(self.slot, self.load(), self._ticker(), idle_s=idle_s)
 
     def standing(self) -> Standing:
@@ -125,7 +125,7 @@ class Roster:
             return list(self._running.values())
 
     def unreported(self) -> dict[protocol.AttemptKey, bool]:
-        """Attempts that hold no capacity and whose end the server does not know; true: being handed in."""
+        """Attempts without capacity whose end the server does not know; true: being handed in."""
         with self.changed:
             ended = dict.fromkeys([*self._finishing, *self._context.outbox.keys()], True)
             return {**{job.key: False for job in self._backlog}, **ended}
@@ -141,8 +141,8 @@ class Roster:
         self._on_change(False)
 
     def drain(self, cause: str, *, holds: bool = True, fault: str = "") -> None:
-        """Ask for nothing more and leave when all is done; go on when no cause holds any more. `fault`: the node's, with
-        PILOT the pilot's.
+        """Ask for nothing more and leave when all is done; go on when no cause holds. `fault`: the node's, with PILOT the
+        pilot's.
         """
         with self.changed:
             if cause == PILOT:
@@ -233,7 +233,7 @@ class Roster:
             self.report_unstarted(job.key, protocol.RETURNED, message)
 
     def _cut_backlog(self, count: int) -> list[protocol.AssignedJob]:
-        """Take all but the first `count` jobs from the backlog; with the lock held."""
+        """All but the first `count`; with the lock held."""
         cut = self._backlog[count:]
         self._drop_from_backlog(cut)
         return cut
@@ -258,8 +258,8 @@ class Roster:
                     self._threads.run(str(payload.next.job.key), partial(self._run, payload.next))
 
     def _fill(self, after: PayloadRun | None = None) -> list[protocol.AssignedJob]:
-        """Start what fits, in order, with the lock held; returns what is not to start here. After a payload that has just
-        ended only the next jobs are examined.
+        """In order, with the lock held; returns what is not to start here. After a payload that has just ended only the next
+        jobs are examined.
         """
         late = [job for job in self._backlog if self._is_late(job)] if after is None else []
         self._drop_from_backlog(late)
@@ -300,7 +300,7 @@ class Roster:
         return self._promises.against(allowance.gone_by(job, now), now)
 
     def _free_capacity(self, payload: PayloadRun) -> bool:
-        """Its tree is gone. Returns whether its report can wait for others."""
+        """Returns whether its report can wait for others."""
         with self.changed:
             del self._running[payload.job.key]
             self._finishing[payload.job.key] = payload
@@ -340,7 +340,7 @@ class Roster:
         return bool(self._backlog) and not (self._causes or self._stopping)
 
     def _count_ahead(self, now: float) -> int:
-        """How many jobs to have ahead, half as many while others take what was given back; with the lock held."""
+        """Half as many while others take what was given back; with the lock held."""
         if now - self._counted_at > _COUNTED_FOR_S:
             self._counted_at, self._ahead = now, jobs_ahead(self._ends, now)
         return self._ahead // 2 if now - self._shared < AHEAD_S else self._ahead

@@ -1,4 +1,4 @@
-"""The two threads that hear from the server: long polls for jobs, and heartbeats with orders to kill."""
+"""The threads that hear from the server: long polls for jobs, and heartbeats with orders to kill."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _REMEMBERED = 10_000
 
 
 class _AttemptJournal:
-    """A file with one `<id>.<attempt>` per line, on disk before the attempt starts: none is ever run twice."""
+    """On disk before the attempt starts, one `<id>.<attempt>` a line: none is ever run twice."""
 
     def __init__(self, file: Path) -> None:
-        """An incomplete last line does not count. Raises OSError."""
+        """An incomplete last line does not count."""
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._descriptor = os.open(file, flags, 0o600)
         content = file.read_text("ascii", "replace")
@@ -45,7 +45,7 @@ class _AttemptJournal:
             os.write(self._descriptor, b"\n")
 
     def take(self, jobs: Sequence[AssignedJob]) -> list[AssignedJob]:
-        """The jobs that were never taken before. Raises OSError: none is taken."""
+        """Jobs never taken before. Raises OSError: none is taken."""
         new = {job.key: job for job in jobs if job.key not in self._seen}
         if new:
             os.write(self._descriptor, "".join(f"{key}\n" for key in new).encode())
@@ -59,8 +59,8 @@ class _AttemptJournal:
 class Claimer:
     """Claims jobs, journals them, and hands them to the roster.
 
-    A claim token is kept until its answer has come: a lost answer is asked for again, and so is a poll that was ended
-    because capacity became free.
+    A claim token is kept until its answer has come: a lost answer, or a poll that was ended because capacity became free, is
+    asked for again.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Claimer:
         self._asked_of: Slot | None = None
 
     def run(self) -> None:
-        """The thread; ends after `close`, or when the server does not know the pilot any more."""
+        """Ends after `close`, or when the server does not know the pilot."""
         failures = 0
         while not self._closed and not self._session.lost:
             request = self._next()
@@ -111,7 +111,7 @@ class Claimer:
             self._client.abort()
 
     def close(self) -> None:
-        """Ask for nothing more, and end the poll under way."""
+        """Ask for nothing more; end the poll under way."""
         self._closed = True
         self._client.abort()
         with self._roster.changed:
@@ -135,7 +135,7 @@ class Claimer:
         return None if is_early else request
 
     def _claim(self, request: ClaimRequest) -> float:
-        """Ask once; the longest pause in seconds before the next time."""
+        """The longest pause in seconds before the next time."""
         self._token = self._token or secrets.token_urlsafe(18)
         began = self._context.ticker()
         try:
@@ -238,7 +238,7 @@ class Heartbeat:
         self._roster.drain(SERVER, holds=reply.drain)
 
     def stir(self) -> None:
-        """Payloads may run now: the next beat is due soon."""
+        """The next beat is due soon: payloads may run now."""
         self._stirred.set()
 
     def close(self) -> None:
@@ -248,7 +248,6 @@ class Heartbeat:
         self._client.abort()
 
     def _wait_for_beat(self, failures: int) -> bool:
-        """Wait until a beat is due; false when closed."""
         if failures:
             return not self._closed.wait(min(self._every_s, self._context.delay(failures)))
         self._stirred.clear()

@@ -1,7 +1,7 @@
 """The pilot's session with the server: joined by a one-time token, kept by a lease, left in order.
 
-The join presents the pilot's queue and the SubmitPools that it serves (RFC #7). A pilot without a queue finds it in
-LODESMAN_SITE, LODESMAN_CE and LODESMAN_QUEUE, or a variable of the batch system.
+The join presents the queue and the SubmitPools that it serves (RFC #7), by the pilot's file, LODESMAN_SITE, LODESMAN_CE and
+LODESMAN_QUEUE, or a variable of the batch system.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class BatchQueue(NamedTuple):
 
 
 class JoinRefused(LodesmanError, code="join-refused"):
-    """The server knows no such pilot, or its join token was used before."""
+    """The server knows no such pilot, or its token was used before."""
 
 
 class ServerSession:
-    """All requests of a pilot: each answer renews what is known of the lease."""
+    """Each answer renews what is known of the lease."""
 
     def __init__(self, context: PilotContext, *, on_lost: Callable[[], None]) -> None:
-        """`on_lost` is called when the server does not know the pilot any more."""
+        """`on_lost`: the server does not know the pilot any more."""
         self._context = context
         self._on_lost = on_lost
         options = context.options
@@ -66,9 +66,8 @@ class ServerSession:
     def join(
         self, node: WorkerNode, *, nonce: str, wait: Callable[[float], Any], queue: BatchQueue | None = None
     ) -> JoinReply:
-        """Become a known pilot; while no server answers, try until join_patience_s is over. The SubmitPools of `queue` are
-        asked for first if the file lacks them. `wait(seconds)` is true if the pilot shall not go on. Raises JoinRefused,
-        Unavailable.
+        """While no server answers, try until join_patience_s is over. The SubmitPools of `queue` are asked for first if the
+        file lacks them. `wait(seconds)` is true if the pilot shall not go on. Raises JoinRefused, Unavailable.
         """
         timeout_s = self._context.options.join_patience_s
         body = {"join_token": self.file.join_token, "protocol": protocol.PROTOCOL, "nonce": nonce}
@@ -101,7 +100,7 @@ class ServerSession:
             raise Unavailable(f"The answer to the join cannot be read: {fault.message}") from None
 
     def _ask_pools(self, queue: BatchQueue) -> None:
-        """A server that refuses leaves them unknown. Raises Unavailable."""
+        """A server that refuses leaves them unknown."""
         body = {"queues": [list(queue)]}
         try:
             answer = self._request_once(self.file.join_token, "/v1/submit-pools/for-queues", body)
@@ -122,14 +121,14 @@ class ServerSession:
             return client.request("POST", path, body, idempotent=True)
 
     def client(self, *, token: str | None = None, rounds: int = 1) -> Client:
-        """A connection for one thread, by default with the pilot's token."""
+        """For one thread, by default with the pilot's token."""
         file, rng = self._context.pilot_file, random.Random(self._context.rng.random())
         token = self._terms.token if token is None else token
         retry = Retry(rounds=rounds)
         return Client(file.servers, token, ca_file=file.ca_file, url_file=file.url_file, retry=retry, rng=rng)
 
     def claim(self, client: Client, request: ClaimRequest, claim_token: str) -> ClaimReply:
-        """Ask for jobs. The same token gives the same jobs: so a lost answer is asked for again."""
+        """The same token gives the same jobs: so a lost answer is asked for again."""
         resource = asdict(request)
         asks = {name: resource.pop(name) for name in ("count", "wait_s", "ahead")}
         body = {"claim_token": claim_token, **asks, "resource": resource}
@@ -138,13 +137,13 @@ class ServerSession:
         return protocol.parse_claim(answer, scaling=scaling, sandbox_mb=self._terms.sandbox_mb)
 
     def beat(self, client: Client, jobs: Sequence[Mapping[str, Any]], state: str) -> HeartbeatReply:
-        """Send a heartbeat; the answer may change the lease."""
+        """The answer may change the lease."""
         reply = protocol.parse_heartbeat(self._post(client, "heartbeat", {"jobs": jobs, "state": state}))
         self.lease_s = reply.lease_s or self.lease_s
         return reply
 
     def report(self, client: Client, reports: Sequence[Mapping[str, Any]]) -> Any:
-        """Send reports; the answer as it came."""
+        """The answer as it came."""
         return self._post(client, "report", {"reports": reports})
 
     def upload(self, client: Client, path: str, file: Path, sha256: str) -> Any:
@@ -152,7 +151,7 @@ class ServerSession:
         return self._answer(lambda: client.upload(path, file, sha256))
 
     def leave(self, reason: str, message: str) -> bool:
-        """Report that this pilot has ended and all its reports are in; false if no server answered."""
+        """All reports are in; false if no server answered."""
         with contextlib.suppress(LodesmanError), contextlib.closing(self.client(rounds=3)) as client:
             self._post(client, "leave", {"reason": reason, "message": message}, timeout=_LEAVE_TIMEOUT_S)
             return True
@@ -178,7 +177,7 @@ class ServerSession:
 
 
 def find_queue(file: PilotFile, environment: Mapping[str, str]) -> BatchQueue | None:
-    """The pilot's queue, or None if a part of its name is unknown. The file overrides the environment."""
+    """None if a part of its name is unknown. The file overrides the environment."""
     by_batch = (environment.get(name) for name, proof in _BATCH_SYSTEMS if proof in environment)
     queue = BatchQueue(
         file.site or environment.get("LODESMAN_SITE", ""),
@@ -189,7 +188,7 @@ def find_queue(file: PilotFile, environment: Mapping[str, str]) -> BatchQueue | 
 
 
 def join_facts(queue: BatchQueue | None, file: PilotFile) -> dict[str, Any]:
-    """The part of the join request about the queue, its SubmitPools and the pass that they are from."""
+    """The part of the join request about queue, SubmitPools and their pass."""
     if queue is None:
         return {}
     body: dict[str, Any] = {"place": queue._asdict()}

@@ -1,4 +1,4 @@
-"""The slot as it is known now: its end may move, and what was published binds the pilot. Pure."""
+"""The slot as known now: its end may move, and what was published binds the pilot. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class KnownSlot:
     """Follows the end of one slot.
 
     An end known at the start is a limit like any other. A later or nearer one asks the pilot to leave: for this job
-    (shutdowntime_job) at once; for the machine `retire_s` before it, or the site's grace if that is shorter.
+    (shutdowntime_job) at once; for the machine `retire_s` before it, or the site's grace if shorter.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class KnownSlot:
         self.follow(features, clock=clock, tick=tick)
 
     def follow(self, features: Features, *, clock: float, tick: float) -> bool:
-        """Take up what the site declares now; whether the slot has changed."""
+        """Whether the slot has changed."""
         if self._is_explained(features, tick - clock):
             self._noticed = None
         if self._noticed is not None:
@@ -62,8 +62,8 @@ class KnownSlot:
         return not same
 
     def notice(self, seconds: float, clock: float) -> None:
-        """The batch system ends the slot in `seconds` or a little later. Unless a known end explains it, `follow` takes it
-        as announced for this job.
+        """The batch system ends the slot then or a little later. Unless a known end explains it, `follow` takes it as
+        announced for this job.
         """
         self._noticed = clock + seconds
 
@@ -111,7 +111,7 @@ class KnownSlot:
 
 
 class Promises:
-    """What was published about payloads to come. The roster asks before each start."""
+    """What was published about payloads to come; the roster asks before each start."""
 
     def __init__(self) -> None:
         self.said = LastStatus()
@@ -121,7 +121,7 @@ class Promises:
         return no_start(self.said, ends, now)
 
     def gone_by(self) -> float | None:
-        """When all payloads must be gone, in UNIX seconds."""
+        """For all payloads, in UNIX seconds."""
         status = self.said.status
         return None if status is None or status.can_postpone_last_job else self.said.promised_end
 
@@ -146,12 +146,12 @@ class Allowance:
         return None if self.slot.ends is None else self.slot.ends - self.ahead
 
     def latest_end(self, job: AssignedJob, started: float) -> float | None:
-        """When its own limit ends it at the latest, if it has one."""
+        """When its own limit ends it, if it has one."""
         wall_s = job.limits.wall_seconds
         return started + wall_s + self.grace_s + _NOTICED_S if wall_s else None
 
     def gone_by(self, job: AssignedJob, now: float) -> float:
-        """When it is gone at the latest if it starts now; may be infinite."""
+        """At the latest, if it starts now; may be infinite."""
         ends = (self.latest_end(job, now), self.slot_ends)
         return min((end for end in ends if end is not None), default=inf)
 

@@ -13,7 +13,7 @@ _PILOTS_NAME = re.compile(r"(lode|lodesman)-\w{8}")
 
 
 def folders_of(hidden: Sequence[str]) -> tuple[str, ...]:
-    """The folders that these are in, without those in which all accounts write: jobs need them."""
+    """Without those in which all accounts write: jobs need them."""
     return tuple(dict.fromkeys(above for above in map(os.path.dirname, hidden) if not is_for_all(above)))
 
 
@@ -32,7 +32,6 @@ def other_pilots(folder: str) -> list[str]:
 
 
 def _is_pilots(entry: os.DirEntry[str]) -> bool:
-    """Whether it has the form of a pilot's folder, and belongs to this account."""
     with contextlib.suppress(OSError):
         is_own = entry.is_dir(follow_symlinks=False) and entry.stat().st_uid == os.geteuid()
         return is_own and all(os.path.isdir(f"{entry.path}/{name}") for name in ("work", "outbox"))  # noqa: PTH112

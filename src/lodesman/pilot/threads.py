@@ -1,4 +1,4 @@
-"""Threads that stay, since starting one takes longer than a short payload; and threads that are left behind."""
+"""Threads that stay, since a start takes longer than a short payload; and threads that are left behind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Callable
 
 
 class PayloadThreads:
-    """Runs each call on a thread of its own; free threads take the next calls."""
+    """Free threads take the next calls."""
 
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[tuple[str, Callable[[], None]]] = queue.SimpleQueue()
@@ -18,7 +18,7 @@ class PayloadThreads:
         self._free = 0
 
     def run(self, name: str, call: Callable[[], None]) -> None:
-        """Begin the call at once. What it raises goes to `threading.excepthook`."""
+        """At once. What it raises goes to `threading.excepthook`."""
         with self._lock:
             is_new = self._free == 0
             self._free -= 0 if is_new else 1
@@ -35,7 +35,7 @@ class PayloadThreads:
 
 
 def run_within(seconds: float, call: Callable[[], object]) -> bool:
-    """Whether the call returned in time; one that hangs stays on its thread. Raises OSError if there is no thread."""
+    """False for a call that hangs: it stays on its thread. Raises OSError if there is no thread."""
     thread = threading.Thread(target=call, daemon=True)
     try:
         thread.start()

@@ -1,5 +1,5 @@
-"""The trial of a worker node: what any payload needs is done once, as a payload would do it, before the first claim and
-after a failure that the node may have caused. `decisions` says what it means.
+"""The trial of a node: what any payload needs is done once, before the first claim and after a failure that the node may
+have caused. `decisions` says what it means.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _NUMBERS = itertools.count(1)
 
 
 class NodeTrial:
-    """Tries the node of this pilot. Any thread may ask for its `fault`."""
+    """Any thread may ask for the `fault` of the node."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class NodeTrial:
         folder: OwnFolder | None = None,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        """Without a reaper nothing is started. The rest is the pilot's."""
+        """Without a reaper nothing is started."""
         # What makes the pilot itself of no use, in words: the node is not to blame.
         self.pilot_fault = ""
         self._folder = folder or OwnFolder(directory)
@@ -82,8 +82,8 @@ class NodeTrial:
         return cause_of(number, size=size, again=again, otherwise=otherwise)
 
     def fault(self, *, size: int = 0, trusted_s: float = 0.0) -> str:
-        """What is wrong with the node; '' if it does what payloads need. `size`: bytes that need room, up to some.
-        `trusted_s`: how long a good trial counts.
+        """'' if the node does what payloads need. `size`: bytes that need room, up to some. `trusted_s`: how long a good
+        trial counts.
         """
         since, words = time.monotonic() - trusted_s, [""]
         room = max(_LEAST_BYTES, min(size, _MOST_BYTES))
@@ -98,7 +98,7 @@ class NodeTrial:
         )
 
     def _try_all(self, since: float, room: int) -> str:
-        """A trial that began at `since` (monotonic) or later, and found as much `room`, will do."""
+        """A trial that began at `since` (monotonic) or later, and found `room`, will do."""
         with self._lock:
             if self._good_at >= since and self._room >= room:
                 return ""
@@ -134,7 +134,7 @@ class NodeTrial:
         return ""
 
     def _make_folder(self, parent: Path) -> Path:
-        """No payload can have made one of its name, nor keep it from being made by modes above it. Raises OSError."""
+        """No payload can have made one of its name, nor prevent it by modes above it."""
         self._folder.unlock(parent)
         return Path(tempfile.mkdtemp(prefix="trial-", dir=parent))
 

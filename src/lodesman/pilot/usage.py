@@ -17,7 +17,7 @@ _FORGETS_AT = 1_000
 
 
 class PendingWaste:
-    """Core-seconds of ended attempts whose output the server lacks, which `unsent` names."""
+    """Core-seconds of ended attempts whose output the server lacks; `unsent` names them."""
 
     def __init__(self, unsent: Callable[[], set[AttemptKey]]) -> None:
         self._unsent = unsent
@@ -46,7 +46,7 @@ _PAGE_MB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
 def proportional_mb(pids: Collection[int]) -> float | None:
-    """Memory of processes, shared pages counted once; None if unknown."""
+    """Shared pages counted once; None if unknown."""
     total_kb = 0
     for pid in pids:
         share = _PSS.search(_read_rollup(pid))
@@ -65,7 +65,7 @@ def _read_rollup(pid: int) -> bytes:
 
 
 def for_children(process: Process, earlier_seconds: float) -> Process:
-    """A process of which only the time of its children counts, without that of earlier ones."""
+    """Only the time of its children counts, without that of earlier ones."""
     ticks = process.children_ticks - int(earlier_seconds * TICKS_PER_SECOND)
     return process._replace(own_ticks=0, children_ticks=max(0, ticks), rss_pages=0)
 
@@ -74,7 +74,7 @@ class Account:
     """CPU time and memory of one payload's tree; CPU time never falls.
 
     The larger of two counts is used: what parents waited for (some ignore their children), and what was last seen of
-    processes that are gone (it misses what came after).
+    processes now gone (it misses what came after).
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Account:
         self.is_closed = False
 
     def close(self, cpu_seconds: float) -> None:
-        """All of the tree is gone; this is the CPU time of what was waited for in it."""
+        """All of the tree is gone; `cpu_seconds`: of what was waited for in it."""
         self.reaped(cpu_seconds)
         self.is_closed = True
 
@@ -95,7 +95,7 @@ class Account:
         self.usage = replace(self.usage, cpu_seconds=max(self.usage.cpu_seconds, self._reaped_seconds))
 
     def measure(self, processes: Collection[Process]) -> PayloadUsage:
-        """Add what these processes, the whole tree, have used."""
+        """These processes are the whole tree."""
         now = {process.ident: process.own_ticks for process in processes}
         self._gone_ticks += sum(ticks for ident, ticks in self._seen.items() if ident not in now)
         self._seen = now

@@ -1,11 +1,9 @@
-"""Wardens as their pilot knows them: above each payload a small process that adopts whatever it leaves behind.
+"""Wardens as their pilot knows them: above each payload a small process that adopts whatever it leaves behind. It lives in
+`enclosure`, and is made by `nursery`.
 
 Where the kernel allows it the warden is the first process of a PID namespace: the payload sees its own processes alone, and
-none outlives warden or pilot. Such a warden starts one payload after the other, as long as they have the same frame: what
-the kernel does not let it take back. Elsewhere it is a subreaper, and ends with its payload.
-
-A warden answers whether the payload runs, how its first process ended and whether all others are gone, and at last that it
-is ready for the next. It lives in `enclosure`, and is made by `nursery`.
+none outlives warden or pilot. It starts one payload after the other, as long as they have the same frame: what the kernel
+does not let it take back. Elsewhere it is a subreaper, and ends with its payload.
 """
 
 from __future__ import annotations
@@ -38,11 +36,11 @@ _AT_ONCE = 1 << 16
 
 
 class NeverStarted(Exception):
-    """The payload's process or its warden ended before the payload's program ran."""
+    """The first process or its warden ended before the payload's program ran."""
 
 
 class NoInput(OSError):
-    """The file for the standard input cannot be opened; EINVAL: it is no file."""
+    """The standard input cannot be opened; EINVAL: it is no file."""
 
 
 class WardenFrame(NamedTuple):
@@ -84,8 +82,8 @@ class End(NamedTuple):
 
 
 class Warden:
-    """One warden. `confined`: the first process of a PID namespace. `folder`: where its payloads have theirs, the only one
-    of the pilot's that they see; '' for none.
+    """`confined`: the first process of a PID namespace. `folder`: where its payloads have theirs, the only one of the
+    pilot's that they see; '' for none.
     """
 
     def __init__(self, channel: socket.socket, folder: str = "") -> None:
@@ -109,7 +107,7 @@ class Warden:
         self.pid, self.confined = BORN.unpack(answer)
 
     def start(self, launch: Launch) -> None:
-        """Start the payload. Raises OSError if it cannot be executed, NoInput, NeverStarted."""
+        """Raises OSError if it cannot be executed, NoInput, NeverStarted."""
         outputs = list(launch.outputs.values())
         self.frame, self._is_new = launch.frame, False
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -124,7 +122,7 @@ class Warden:
             raise OSError(number, os.strerror(number))
 
     def wait(self) -> End | None:
-        """Wait for the end of the payload's first process; None if the warden was killed."""
+        """Wait for the first process; None if the warden was killed."""
         answer = self._receive(END.size, for_ever=True)
         if answer is None:
             return None
@@ -133,11 +131,11 @@ class Warden:
         return end
 
     def wait_gone(self, timeout: float) -> End | None:
-        """Wait until nothing is left of the tree; None if that takes longer, or the warden was killed."""
+        """Until nothing is left of the tree; None if that takes longer, or the warden was killed."""
         return self.wait() if select.select([self._channel], [], [], timeout)[0] else None
 
     def is_ready(self) -> bool:
-        """Whether it lives, and has cleared up after the last payload."""
+        """It lives, and has cleared up after the last payload."""
         if self._killed_at is not None:
             return False
         if not self._is_new and self._receive(len(READY)) != READY:
@@ -159,7 +157,7 @@ class Warden:
             os.kill(self.pid, number)
 
     def close(self) -> None:
-        """Close the channel; a warden that waits for a payload ends."""
+        """A warden that waits for a payload ends."""
         self._channel.close()
 
     def _receive(self, size: int, *, for_ever: bool = False) -> bytes | None:
@@ -186,7 +184,7 @@ def send_launch(channel: socket.socket, launch: Mapping[str, Any], streams: Sequ
 
 
 def receive_launch(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """What was sent, and descriptors of the streams; None if it is incomplete. Raises OSError."""
+    """None if it is incomplete. Raises OSError."""
     text, streams, _, _ = socket.recv_fds(channel, _AT_ONCE, 2)
     for descriptor in streams:
         os.set_inheritable(descriptor, False)

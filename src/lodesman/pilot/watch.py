@@ -26,7 +26,7 @@ class Watch:
         self._next = 0.0
 
     def tick(self, payloads: Sequence[PayloadRun], now: float) -> float:
-        """Check if it is time; returns when the next check is due."""
+        """Returns when the next check is due."""
         if not payloads:
             # A payload that starts later is checked the usual time after its start.
             self._next = now + self._context.options.watch_s
