@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def write_durably(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Write a file beside its place, see it on the disk, and put it there. `mode`: its permissions. Raises OSError."""
+    """Write beside the file's place, see it on the disk, put it there. `mode`: permissions. Raises OSError."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -25,7 +25,7 @@ def write_durably(path: Path, content: bytes, *, mode: int = 0o600) -> None:
 
 
 def sync_directory(folder: Path) -> None:
-    """What lies in a directory, and what is gone from it, is so on disk. Raises OSError."""
+    """What a directory has, and has no more, is so on disk. Raises OSError."""
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(number)

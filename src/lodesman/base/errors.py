@@ -1,7 +1,7 @@
-"""One root for every error of the program. This module runs on Python 3.9: it travels in the pilot.
+"""One root for every error of the program; it travels in the pilot.
 
-`code` never changes between releases, `message` is one sentence for people, `hint` says what to do, `data` holds what
-a program needs. Only `api` knows HTTP statuses and only `cli` knows exit codes; both map from `code`.
+`code` never changes between releases, `message` is one sentence for people, `hint` says what to do, `data` is for programs.
+Only `api` knows HTTP statuses and only `cli` exit codes; both map from `code`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def plain(text: object, *, keep: str = "") -> str:
-    """A text in which nothing steers a terminal: control, format and direction marks are written out, but for `keep`."""
+    """Nothing in the text steers a terminal: control, format and direction marks are written out, but for `keep`."""
     words = str(text)
     if words.isprintable():
         return words
@@ -28,7 +28,7 @@ def plain(text: object, *, keep: str = "") -> str:
 
 
 def words_of(fault: BaseException) -> str:
-    """The kind of a fault and what it says, as a text that can be sent; its own words may be what fails."""
+    """The kind of a fault and what it says, fit to be sent; its own words may be what fails."""
     try:
         words = str(fault)
     except Exception:
@@ -37,7 +37,7 @@ def words_of(fault: BaseException) -> str:
 
 
 def each_once(pairs: Iterable[Sequence[Any]]) -> dict[str, Any]:
-    """The values by name, as of a JSON object that a person wrote. Raises ValueError for a name that comes twice."""
+    """As of a JSON object that a person wrote. Raises ValueError for a name that comes twice."""
     values: dict[str, Any] = {}
     for name, value in pairs:
         if name in values:
@@ -66,7 +66,7 @@ class LodesmanError(Exception):
         return plain(f"{self.message} {self.hint}".rstrip(), keep="\n\t")
 
     def as_dict(self) -> dict[str, Any]:
-        """The error as JSON values: code, message, hint (if any) and data (if any)."""
+        """Code, message, hint (if any) and data (if any)."""
         out: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.hint:
             out["hint"] = self.hint
@@ -76,7 +76,7 @@ class LodesmanError(Exception):
 
 
 class SyntaxFault(LodesmanError, code="syntax"):
-    """A text cannot be read; `data` has `line` and `column` (both from 1) and maybe `source`."""
+    """A text cannot be read; `data` has `line` and `column` (from 1) and maybe `source`."""
 
     def __init__(self, message: str, *, line: int, column: int, hint: str = "", **data: Any) -> None:
         where = f"line {line}, column {column}: "
@@ -84,12 +84,12 @@ class SyntaxFault(LodesmanError, code="syntax"):
 
 
 def line_column(text: str, offset: int) -> tuple[int, int]:
-    """Line and column (from 1) of an offset; lines end with a newline character."""
+    """Both from 1; lines end with a newline character."""
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
 def fault_at(text: str, offset: int, message: str, *, hint: str = "") -> SyntaxFault:
-    """A SyntaxFault for the character at `offset`; `message` comes without its full stop."""
+    """`message` comes without its full stop."""
     line, column = line_column(text, offset)
     return SyntaxFault(f"{message}.", line=line, column=column, hint=hint)
 
@@ -139,7 +139,7 @@ class Unavailable(LodesmanError, code="unavailable"):
 
 
 class ServerFault(Unavailable, code="server-fault"):
-    """The server failed by a fault of its own, which its log names; nothing was stored."""
+    """The server failed by a fault that its log names; nothing was stored."""
 
 
 class TooOften(Unavailable, code="too-often"):

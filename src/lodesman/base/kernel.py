@@ -45,7 +45,7 @@ _FILE_BYTES = 4096  # those of /proc that are read again and again have less
 
 
 def set_attribute(option: int, value: int) -> bool:
-    """Set an attribute of this process. False where that is impossible."""
+    """False where that is impossible."""
     return _libc is not None and _libc.prctl(option, value, 0, 0, 0) == 0
 
 
@@ -53,7 +53,7 @@ def separate() -> None:
     """Move to mounts, host name and System V IPC of this process's own; its next child is the first process of a PID
     namespace.
 
-    Without root that takes a user namespace, in which this account has its own number and no others exist. Raises OSError.
+    Without root that takes a user namespace, which has this account's number alone. Raises OSError.
     """
     uid, gid = os.geteuid(), os.getegid()
     _call("unshare", _NEW_MOUNTS | _NEW_NAMES | _NEW_IPC | _NEW_PIDS | (_NEW_USERS if uid else 0))
@@ -69,13 +69,13 @@ def separate() -> None:
 
 
 def separate_ipc() -> None:
-    """Move to System V IPC and message queues of this process's own, empty ones. Raises OSError."""
+    """Move to empty System V IPC and message queues of this process's own. Raises OSError."""
     _call("unshare", _NEW_IPC)
 
 
 def unlock_directory(path: str, *, within: int | None = None) -> None:
-    """Let the owner of a directory do all in it; `within`: a descriptor of what the path begins at. A link there is not
-    followed, whoever put it there at whatever moment. Raises OSError.
+    """Let the owner of a directory do all in it; `within`: a descriptor of what the path begins at. A link there is never
+    followed. Raises OSError.
     """
     flags = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
     descriptor = os.open(path, flags, dir_fd=within)
@@ -86,8 +86,8 @@ def unlock_directory(path: str, *, within: int | None = None) -> None:
 
 
 def remove_tree(top: str) -> None:
-    """Remove a directory with all in it, also what its owner may not read; what resists stays. Links are not followed, and
-    any depth costs one descriptor and no recursion: paths may be longer than the kernel takes.
+    """Also what its owner may not read; what resists stays. Links are not followed. Any depth costs one descriptor and no
+    recursion: paths may be longer than the kernel takes.
     """
     try:
         here = _enter(top)
@@ -135,7 +135,7 @@ def _identity(descriptor: int) -> tuple[int, int]:
 
 
 def _remove_files(descriptor: int) -> list[str]:
-    """Remove all in a directory but its folders; their names."""
+    """Returns the names of its folders."""
     folders = []
     with contextlib.suppress(OSError), os.scandir(descriptor) as entries:
         for entry in list(entries):
@@ -158,7 +158,7 @@ class Mount(NamedTuple):
 
 
 def parse_mounts(text: str) -> list[Mount]:
-    """The lines of /proc/PID/mountinfo, without those that are cut short."""
+    """Of /proc/PID/mountinfo, without lines that are cut short."""
     mounts = []
     for line in text.splitlines():
         place, _, source = line.partition(" - ")
@@ -183,12 +183,12 @@ def mount(source: str, target: str, kind: str = "", *, flags: int = 0, data: str
 
 
 def unmount(target: str) -> None:
-    """Take away what was mounted last, as soon as it is unused. Raises OSError."""
+    """Take away the last mount, as soon as it is unused. Raises OSError."""
     _call("umount2", os.fsencode(target), _DETACH)
 
 
 def mount_proc() -> None:
-    """Show the processes of the own PID namespace only. Raises OSError."""
+    """Show the own PID namespace only. Raises OSError."""
     mount("proc", "/proc", "proc", flags=NO_SUID | NO_DEVICES | NO_EXEC)
 
 
@@ -202,7 +202,7 @@ def bind(source: str, target: str, *, read_only: bool | None = None) -> None:
 
 
 def birth_of(path: str) -> int:
-    """When a file was made, in ns since 1970; 0 where the kernel or the file system does not say."""
+    """In ns since 1970; 0 where the kernel or the file system does not say."""
     if _libc is None or not hasattr(_libc, "statx"):
         return 0
     buffer = create_string_buffer(_STATX_BYTES)
@@ -216,7 +216,7 @@ def birth_of(path: str) -> int:
 
 
 def file_system(descriptor: int) -> int | None:
-    """The kind (f_type of statfs) of the file system of an open file; None where that is not known."""
+    """Its f_type of statfs; None where that is not known."""
     if _libc is None or not hasattr(_libc, "fstatfs"):
         return None
     buffer = create_string_buffer(_STATFS_BYTES)
@@ -226,7 +226,7 @@ def file_system(descriptor: int) -> int | None:
 
 
 class OomScore:
-    """When memory runs out, the kernel ends processes of a high score first; children begin with that of their parent."""
+    """When memory runs out, the kernel ends processes of a high score first; children begin with their parent's."""
 
     def __init__(self) -> None:
         """Where the score cannot be changed, it stays."""
@@ -236,14 +236,14 @@ class OomScore:
             self._usual = int(os.pread(self._file, 16, 0))
 
     def change(self, more: int) -> None:
-        """Let this process, and what it starts from now on, have that much more than it had at first."""
+        """What this process starts from now on has that much more, too, than it had at first."""
         with contextlib.suppress(OSError):
             os.pwrite(self._file, str(min(1000, self._usual + more)).encode(), 0)
 
 
 class Keyrings:
-    """The keys that all processes of this account share, in this user namespace: those of its session, its own, and those
-    that outlast its sessions.
+    """The keys that all processes of this account share in this user namespace: of its session, its own, and those that
+    outlast sessions.
     """
 
     def __init__(self) -> None:
@@ -261,7 +261,7 @@ class Keyrings:
         self._before = self._links()
 
     def clear(self) -> None:
-        """Take out the keys that have come since. Raises OSError if one stays, when all the others are out."""
+        """Take out the keys that have come since. Raises OSError if one stays, when all others are out."""
         faults = []
         for ring, key in self._links() - self._before:
             try:
@@ -273,7 +273,7 @@ class Keyrings:
             raise faults[0]
 
     def _links(self) -> set[tuple[int, int]]:
-        """Keyrings with their keys. An account may have few, and reading makes some: they are read if it has any keys."""
+        """An account may have few keyrings, and reading makes some: they are read only if it has keys."""
         if self._users < 0 or self._own not in b"\n" + os.pread(self._users, _FILE_BYTES, 0):
             return set()
         rings = [_OF_SESSION, _OF_USER, _OF_USER_SESSION]
@@ -291,8 +291,8 @@ class Keyrings:
 
 
 class Inheritance:
-    """What children of this process begin with, and other processes can change: how it is scheduled on processors and
-    disks, how exact its timers are, what a core dump of it has, its cgroups, the names of the host.
+    """What children of this process begin with, and other processes can change: scheduling on processors and disks,
+    exactness of timers, core dumps, cgroup, names of the host.
     """
 
     def __init__(self) -> None:
@@ -314,7 +314,7 @@ class Inheritance:
 
 
 def _ask(call: int, *arguments: object) -> int:
-    """Make a call by its number. Raises OSError, also where that is unknown."""
+    """Raises OSError, also where the call is unknown."""
     if _libc is None or _NUMBERS is None:
         raise OSError(errno.EOPNOTSUPP, "the numbers of calls are unknown on such a machine")
     exact = [
@@ -329,15 +329,15 @@ def _ask(call: int, *arguments: object) -> int:
 
 
 def wants_interpreter_with_cr(head: bytes) -> bool:
-    """Whether a program that begins so is a script whose first line ends with CR LF: Linux wants an interpreter with CR
-    at the end of its name, or hands CR to it.
+    """Linux wants an interpreter with CR at the end of its name, or hands CR to it, if a script's first line ends with CR
+    LF.
     """
     line, end, _ = head[:FIRST_LINE_BYTES].partition(b"\n")
     return bool(end) and line.startswith(b"#!") and line.endswith(b"\r")
 
 
 def read_file(path: str) -> bytes:
-    """A file of /proc, with as few calls as can be. Raises OSError."""
+    """With as few calls as can be, for files of /proc. Raises OSError."""
     descriptor, parts = os.open(path, os.O_RDONLY | os.O_CLOEXEC), []
     try:
         while part := os.read(descriptor, 1 << 16):
@@ -348,7 +348,7 @@ def read_file(path: str) -> bytes:
 
 
 def boot_id() -> str:
-    """What names this start of this machine, as its file has it: with the end of the line. Raises OSError."""
+    """Names this start of this machine, with the end of the line. Raises OSError."""
     return read_file("/proc/sys/kernel/random/boot_id").decode("ascii")
 
 

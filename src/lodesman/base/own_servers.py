@@ -1,5 +1,4 @@
-"""Servers of this account that run on this machine: each notes itself in a private folder, where its owner's programs find
-it from anywhere.
+"""Servers of this account on this machine: each notes itself in a private folder, where its owner's programs find it.
 
 A note has no token and no address: it names the server's data folder, which has both, closed to all others.
 """
@@ -33,7 +32,7 @@ class RunningServer(NamedTuple):
 
     @property
     def token_file(self) -> Path:
-        """The file with the token of its first user, if there is one that is this account's alone."""
+        """With the token of the server's first user, if this account's alone."""
         return self.data / "admin.token"
 
 
@@ -46,9 +45,7 @@ def notes_folder(environ: Mapping[str, str]) -> Path:
 
 
 def note_server(data: Path, environ: Mapping[str, str]) -> Path | None:
-    """Note that this process serves from `data`; returns the note, None if this account has no place for one, which the log
-    says.
-    """
+    """Note that this process serves from `data`. None if this account has no place for notes, which the log says."""
     folder, place = notes_folder(environ), os.path.realpath(data)
     note = folder / hashlib.sha256(os.fsencode(place)).hexdigest()[:16]
     pid = os.getpid()
@@ -64,9 +61,7 @@ def note_server(data: Path, environ: Mapping[str, str]) -> Path | None:
 
 
 def running_servers(environ: Mapping[str, str]) -> list[RunningServer]:
-    """The servers of this account that run here, by their folders. Notes of ended ones, of other machines and of other
-    accounts say nothing.
-    """
+    """By their folders. Notes of ended servers, of other machines and of other accounts say nothing."""
     return sorted(_running(notes_folder(environ)), key=lambda server: server.data)
 
 
@@ -90,7 +85,7 @@ def is_private(path: Path, kind: int = stat.S_IFREG) -> bool:
 
 
 def _data_of(note: Path) -> Path | None:
-    """The data folder of a note whose process runs, and is this account's."""
+    """None if the note's process does not run, or is another account's."""
     try:
         with note.open("rb") as file:
             facts = json.loads(file.read(_MOST_BYTES))
@@ -104,7 +99,7 @@ def _data_of(note: Path) -> Path | None:
 
 
 def _address(data: Path) -> str:
-    """What the server in this folder wrote as its address; '' for a folder or file that others may have made."""
+    """'' for a folder or file that others may have made."""
     file = data / "run" / "url"
     try:
         is_ours = data.is_absolute() and is_private(data, stat.S_IFDIR) and is_private(file)
@@ -114,13 +109,12 @@ def _address(data: Path) -> str:
 
 
 def _start_of(pid: int) -> str:
-    """When a process began, in ticks since the machine did; '' for one that is not there."""
+    """In ticks since the machine's start; '' for one that is not there."""
     process = read_process(pid)
     return "" if process is None else str(process.start)
 
 
 def _boot() -> str:
-    """Which run of which machine this is."""
     try:
         return kernel.boot_id().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""Processes of Linux: what /proc shows of them, which descend from which, and how all of a family are killed."""
+"""Processes of Linux: what /proc shows of them, which descend from which, and how a family is killed."""
 
 # A keeper starts without pathlib, which would cost it a quarter of its start.
 # ruff: noqa: PTH106, PTH123
@@ -23,14 +23,14 @@ _LONGEST_PAUSE_S = 0.05
 
 
 class ProcessId(NamedTuple):
-    """Names a process and no later one: a number alone is used again."""
+    """A process and no later one: a number alone is used again."""
 
     pid: int
     start: int  # clock ticks since boot
 
 
 class Process(NamedTuple):
-    """What /proc/PID/stat says of a process. CPU time in clock ticks."""
+    """Of /proc/PID/stat. CPU time in clock ticks."""
 
     pid: int
     parent: int
@@ -49,7 +49,7 @@ class Process(NamedTuple):
 
     @property
     def is_dead(self) -> bool:
-        """It has ended and may wait to be waited for. If its first thread alone has, others go on."""
+        """It may wait to be waited for. If its first thread alone has ended, others go on."""
         return self.state in "ZX" and self.threads <= 1
 
 
@@ -57,7 +57,7 @@ class Process(NamedTuple):
 
 
 def parse_stat(text: bytes) -> Process | None:
-    """The text of /proc/PID/stat; the name in it may hold blanks and parentheses. None if it is cut short."""
+    """The name in /proc/PID/stat may hold blanks and parentheses. None if the text is cut short."""
     before, bracket, after = text.rpartition(b")")
     fields, pid = after.split(), before.split(b" ", 1)[0]
     if not bracket or len(fields) < 22 or not pid.isdigit():
@@ -76,7 +76,7 @@ def parse_stat(text: bytes) -> Process | None:
 
 
 def read_process(pid: int) -> Process | None:
-    """The process with this number, which may be dead."""
+    """It may be dead."""
     try:
         return parse_stat(kernel.read_file(f"/proc/{pid}/stat"))
     except OSError:
@@ -84,7 +84,7 @@ def read_process(pid: int) -> Process | None:
 
 
 def read_processes() -> dict[int, Process]:
-    """All processes that can be seen, dead ones too, by number; those that come and go meanwhile may be missing."""
+    """By number, dead ones too; those that come and go meanwhile may be missing."""
     processes = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
     return {process.pid: process for process in processes if process is not None}
 
@@ -95,7 +95,7 @@ def living_processes() -> dict[int, Process]:
 
 
 def read_children() -> list[int] | None:
-    """The children of this process; None where only a scan of all processes can find out."""
+    """None where only a scan of all processes can find out."""
     children: list[int] = []
     try:
         for thread in os.listdir("/proc/self/task"):
@@ -113,7 +113,7 @@ def has_executed(pid: int) -> bool:
 
 
 def descendants(table: Mapping[int, Process], roots: Iterable[int]) -> list[Process]:
-    """The processes below the roots, without the roots, parents first."""
+    """Without the roots, parents first."""
     children: dict[int, list[Process]] = {}
     for process in table.values():
         children.setdefault(process.parent, []).append(process)
@@ -131,13 +131,13 @@ def descendants(table: Mapping[int, Process], roots: Iterable[int]) -> list[Proc
 
 
 def is_alive(process: Process) -> bool:
-    """Whether exactly this process is alive; its number may belong to a later one."""
+    """Exactly this process; its number may belong to a later one."""
     now = read_process(process.pid)
     return now is not None and now.start == process.start and not now.is_dead
 
 
 def signal_process(process: Process, number: int) -> bool:
-    """Send a signal to exactly this process; False if it is dead or another account's."""
+    """To exactly this process; False if it is dead or another account's."""
     with contextlib.suppress(OSError):
         handle = _open_process(process.pid)
         try:
@@ -154,7 +154,7 @@ def signal_process(process: Process, number: int) -> bool:
 
 
 def _open_process(pid: int) -> int | None:
-    """What names a process even when its number is used again; None where there is no such thing. Raises OSError."""
+    """Names a process even when its number is used again; None where there is no such thing."""
     if not hasattr(os, "pidfd_open") or not hasattr(signal, "pidfd_send_signal"):
         return None  # this Python was built for an older kernel
     try:
@@ -166,9 +166,8 @@ def _open_process(pid: int) -> int | None:
 
 
 def freeze(find: Callable[[], list[Process]], passes: int = 20) -> list[Process]:
-    """Stop what `find` finds until nothing new turns up; returns all that was stopped.
-
-    The passes are bounded: a process can fork faster than it is found.
+    """Stop what `find` finds until nothing new turns up; returns all of it. The passes are bounded: a process can fork
+    faster than it is found.
     """
     stopped: dict[ProcessId, Process] = {}
     for _ in range(passes):
@@ -184,7 +183,7 @@ def freeze(find: Callable[[], list[Process]], passes: int = 20) -> list[Process]
 def kill_family(
     find: Callable[[], list[Process]], timeout_s: float, between: Callable[[], None] = lambda: None
 ) -> list[Process]:
-    """Kill what `find` finds until it finds nothing and the killed are dead; returns what is left after the timeout.
+    """Kill what `find` finds until it finds nothing and all are dead; returns what is left after the timeout.
 
     `between` runs after each pass: it reaps, and kills what is too fast for passes.
     """
@@ -204,7 +203,7 @@ def kill_family(
 
 
 def kill_group(leader: int) -> None:
-    """Kill a child and its process group. It must not have been waited for: no other group can have its number then."""
+    """Kill a child and its process group. It must not have been waited for: afterwards another group could have its number."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
 
@@ -213,7 +212,7 @@ def kill_group(leader: int) -> None:
 
 
 def parse_cgroups(text: str) -> dict[str, str]:
-    """Controller -> path out of /proc/PID/cgroup; that of version 2 is called ''."""
+    """Paths by controller, of /proc/PID/cgroup; version 2 is called ''."""
     paths: dict[str, str] = {}
     for controllers, path in re.findall(r"^\w+:([^:\n]*):(.*)$", text, re.MULTILINE):
         paths.update(dict.fromkeys(controllers.split(","), path))
@@ -221,13 +220,13 @@ def parse_cgroups(text: str) -> dict[str, str]:
 
 
 def kill_cgroup(path: str) -> None:
-    """Kill all processes in a cgroup of version 2 and below, also those that are forked meanwhile."""
+    """Version 2 alone, with cgroups below, also what is forked meanwhile."""
     with contextlib.suppress(OSError), open(path + "/cgroup.kill", "w") as file:
         file.write("1")
 
 
 def remove_cgroup(path: str) -> None:
-    """Remove a cgroup and those below it, if they are empty."""
+    """With those below, if they are empty."""
     for place, _, _ in os.walk(path, topdown=False):
         with contextlib.suppress(OSError):
             os.rmdir(place)

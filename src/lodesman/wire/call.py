@@ -92,12 +92,12 @@ class Call(Generic[Q, B, A]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The members of the query that are part of the path."""
+        """Members of the query that are part of the path."""
         return tuple(_NAME.findall(self.path))
 
     @property
     def answers(self) -> tuple[type[A], ...]:
-        """The types that a JSON answer may have; none if all answers are raw."""
+        """Empty if all answers are raw."""
         return self.answer if isinstance(self.answer, tuple) else (self.answer,)
 
     @property
@@ -106,14 +106,14 @@ class Call(Generic[Q, B, A]):
         return self.body is not Nothing
 
     def address(self, query: Q | None = None) -> str:
-        """The path with its names filled in, and a query string of what differs from the defaults."""
+        """The path with its names, and a query string of what differs from the defaults."""
         members = msgspec.to_builtins(query or Nothing())
         path = _NAME.sub(lambda name: quote(str(members.pop(name[1])), safe=""), self.path)
         rest = {name: "true" if value is True else value for name, value in members.items()}
         return f"{path}?{urlencode(rest, doseq=True)}" if rest else path
 
     def read(self, raw: bytes) -> A:
-        """An answer, of the first type that it fits. Raises LodesmanError."""
+        """Of the first type that it fits. Raises LodesmanError."""
         for kind in self.answers:
             try:
                 return msgspec.json.decode(raw, type=kind)
@@ -125,7 +125,7 @@ class Call(Generic[Q, B, A]):
 
 
 def encode(body: Any) -> bytes:
-    """A body in JSON. A file name may have left halves of characters, which UTF-8 cannot carry."""
+    """A file name may have left halves of characters, which UTF-8 cannot carry."""
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError:

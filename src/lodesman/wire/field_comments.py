@@ -14,9 +14,7 @@ import msgspec
 
 
 def describe_fields(components: dict[str, dict[str, Any]]) -> None:
-    """Describe each property of JSON schemas by the comment beside its field. The docstring of a struct describes its schema
-    already.
-    """
+    """A struct's docstring describes its schema already."""
     structs = {kind.__name__: kind for kind in _subclasses(msgspec.Struct)}
     for name, schema in components.items():
         kind = structs.get(name.partition("_")[0])  # `Cut_Place_` is of the generic type Cut
@@ -40,7 +38,7 @@ def _subclasses(kind: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
 
 @cache
 def _comments(module: str) -> dict[str, dict[str, str]]:
-    """The comments beside the fields of the classes of a module, by class and field; none without its source."""
+    """By class and field; none without the source."""
     try:
         text = inspect.getsource(sys.modules[module])
     except OSError:
@@ -59,7 +57,7 @@ def _comments(module: str) -> dict[str, dict[str, str]]:
 
 
 def _comment(lines: list[str], field: ast.AnnAssign) -> str:
-    """The comment after a field on its last line, else that on the lines above it."""
+    """After a field on its last line, else on the lines above."""
     end = (field.end_lineno or field.lineno) - 1
     after = lines[end].encode()[field.end_col_offset or 0 :].decode().strip(" #")
     above = takewhile(lambda line: line.startswith("#"), map(str.strip, reversed(lines[: field.lineno - 1])))

@@ -24,7 +24,7 @@ class HostName(NamedTuple):
 
 
 def reported_host(value: Any) -> str:
-    """The name of its host as a pilot reports it; '' for what is no name."""
+    """As a pilot reports it; '' for what is no name."""
     is_name = isinstance(value, str) and len(value) <= _MOST_NAME and value.isprintable()
     return value if is_name else ""
 

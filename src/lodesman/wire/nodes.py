@@ -27,7 +27,7 @@ class NodePath(NamedTuple):
         return "/".join(filter(None, self))
 
     def covers(self, node: NodePath) -> bool:
-        """Whether it is that node, or that one is in it; names that are empty stand for any."""
+        """It is that node, or has it; empty names stand for any."""
         return all(mine in ("", theirs) for mine, theirs in zip(self, node, strict=True))
 
     @property
@@ -152,25 +152,25 @@ class Closing(Place, frozen=True):
         return self.begins is not UNSET and now < self.begins
 
     def is_over(self, now: float) -> bool:
-        """Whether its time has passed; at `until` it has."""
+        """At `until` it is over."""
         return self.until is not None and now >= self.until
 
     def holds(self, now: float) -> bool:
-        """Whether it is closed at a time; at `until` it is open."""
+        """At `until` it is open."""
         return not (self.is_ahead(now) or self.is_over(now))
 
     def shuts_out(self, now: float, life_seconds: float) -> bool:
-        """Whether no pilot is sent: it holds, or could begin while one runs that lives that long (0: for any time)."""
+        """No pilot is sent: it holds, or could begin while one runs that lives that long (0: for any time)."""
         if self.is_over(now) or not self.is_ahead(now):
             return not self.is_over(now)
         return not life_seconds or now + life_seconds > self.start
 
     def empties(self, now: float) -> bool:
-        """Whether pilots that are there leave: they may not stay, and it holds or is about to."""
+        """Pilots that are there leave: they may not stay, and it holds or is about to."""
         return not (self.keep_pilots or self.is_over(now) or self.is_ahead(now + _LEAVE_SECONDS))
 
     def concerns(self, node: NodePath) -> bool:
-        """Whether it closes a node, a part of it, or all around it."""
+        """It closes a node, a part of it, or all around it."""
         return self.node.covers(node) or node.covers(self.node)
 
     @property
@@ -183,13 +183,13 @@ class Closing(Place, frozen=True):
         return "" if self.until is None else f" until {utc(self.until)}"
 
     def text_at(self, now: float) -> str:
-        """The same; of one that has not begun, from when on and by whose order."""
+        """Before it begins, from when on and by whose order."""
         if not self.is_ahead(now):
             return self.text
         return f"to be closed from {utc(self.start)}{self._until}, says {self.closed_by}: {self.reason}"
 
     def ahead_text(self, now: float) -> str:
-        """What of one that has not begun follows for jobs."""
+        """What an announced closing means for jobs."""
         minutes = int((self.start - now) // 60)
         jobs = (
             f"jobs that ask for at most {minutes} min of CPUTime still start" if minutes else "no job starts"
@@ -198,7 +198,7 @@ class Closing(Place, frozen=True):
 
 
 def by_time(closings: Iterable[Closing], now: float) -> dict[str, Any]:
-    """Those that are `closed`, and those that are `announced`, if there are any."""
+    """What is `closed` and what is `announced`, if there is any."""
     every = list(closings)
     ahead = [closing for closing in every if closing.is_ahead(now)]
     return {
@@ -208,7 +208,7 @@ def by_time(closings: Iterable[Closing], now: float) -> dict[str, Any]:
 
 
 def utc(at: float, form: str = "%Y-%m-%d %H:%M") -> str:
-    """A time as 2026-11-21 21:30 UTC; one that no calendar has in words."""
+    """As 2026-11-21 21:30 UTC; one that no calendar has in words."""
     try:
         return datetime.fromtimestamp(at, UTC).strftime(f"{form} UTC")
     except (OverflowError, ValueError, OSError):

@@ -12,7 +12,7 @@ from lodesman.wire.requests import OpenSiteBody
 from lodesman.wire.vocabulary import PilotState
 
 UNREACHED_SECONDS: Final = 60.0
-"""A pilot reaches its server within this time once it runs, or something is in its way."""
+"""A running pilot reaches its server within this time, or something is in its way."""
 NOT_NEEDED: Final = "not needed any more"
 """Why a surplus pilot was cancelled."""
 

@@ -12,7 +12,7 @@ from lodesman.wire.requests import AllQuery
 MOST_TEXT: Final = 4 << 20
 RUNNING_JOBS: Final = "running jobs"
 NEXT_START: Final = "seconds between starts"
-"""What limits of sites count, beside the resources of quota sets. Of a delay, `used` is the seconds until it opens."""
+"""What limits of sites count. Of a delay, `used` is the seconds until it opens."""
 BYTES: Final = "bytes"
 
 
@@ -102,7 +102,7 @@ class LimitBucket(Struct, frozen=True, kw_only=True):
     unit: str = ""  # Of the amounts: bytes, seconds, or ''.
 
     def amount(self, text: str) -> str:
-        """One of the amounts for people, as quota sets write it: `1.5G` of 1610612736 bytes."""
+        """For people, as quota sets write it: `1.5G` of 1610612736 bytes."""
         if self.unit == BYTES and text[:1].isdigit():
             for power, letter in ((4, "T"), (3, "G"), (2, "M"), (1, "K")):
                 size = float(text) / 1024**power

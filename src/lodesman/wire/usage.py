@@ -12,7 +12,7 @@ PilotHoursBy = Literal["queue", "site", "group", "vo"]
 PILOT_HOURS_BY: Final[tuple[PilotHoursBy, ...]] = get_args(PilotHoursBy)
 DAY_SECONDS: Final = 86_400
 UNKNOWN_CLASS: Final = "unknown"
-"""The class where it is not known: it was added up before classes were kept, or its task queue is gone."""
+"""It was added up before classes were kept, or its task queue is gone."""
 UNKNOWN_GROUP: Final = "(unknown)"
 """The JobGroup likewise."""
 OK: Final = "ok"

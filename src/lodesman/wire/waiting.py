@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from lodesman.wire.vocabulary import JobState
 
 LONGEST_WAIT = 50
-"""Seconds that the server keeps one question; a client that waits longer asks again."""
+"""The server keeps one question for these seconds; a client asks again."""
 MOST_RANGES = 1_000
 MOST_ENDED = 10_000
 

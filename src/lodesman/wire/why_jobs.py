@@ -172,7 +172,7 @@ class JobPilots(Struct, frozen=True):
 
     @property
     def any_usable(self) -> bool:
-        """Whether one of them will be able to take it."""
+        """One of them will be able to take it."""
         return bool(self.usable_idle or self.usable_busy or self.usable_waiting)
 
 

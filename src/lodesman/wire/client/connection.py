@@ -1,7 +1,5 @@
-"""The client: one kept connection to whichever of the servers answers.
-
-A server that cannot be reached, or answers 503 (as a standby does), is skipped. A request is repeated
-only if its caller declares it idempotent.
+"""One kept connection to whichever of the servers answers. A server that cannot be reached, or answers 503 (as a standby
+does), is skipped. A request is repeated only if its caller declares it idempotent.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ class Retry:
     cap_s: float = 30.0
 
     def delay(self, failures: int, rng: random.Random, *, at_least: float = 0.0) -> float:
-        """Seconds to wait after `failures` (1 or more) in a row."""
+        """In seconds, after `failures` (1 or more) in a row."""
         ceiling = min(self.cap_s, self.base_s * 2.0 ** min(failures - 1, 30))
         return at_least + rng.uniform(0.0, ceiling)
 
@@ -100,8 +98,8 @@ class Client:
     ) -> Any:
         """Send `body` (bytes as they are, else JSON) and return the JSON value answered, if any.
 
-        GET is always idempotent; `timeout` is seconds without a byte. Raises the error that the server names by its
-        code; Unavailable when no server answers, with data `sent` if something may have been changed.
+        GET is always idempotent; `timeout` is seconds without a byte. Raises the error that the server names by its code;
+        Unavailable when no server answers, with data `sent` if something may have been changed.
         """
         raw = self.fetch(method, path, body, idempotent=idempotent, timeout=timeout)
         return _decode(raw, f"{method} {path}")
@@ -120,10 +118,8 @@ class Client:
         return bytes(self._send(request).content)
 
     def upload(self, path: str, file: Path, sha256: str, *, method: str = "PUT") -> Any:
-        """Send a file as it is; returns the JSON value answered, if any.
-
-        Raises BadChecksum if the server received something else, LocalFault if the file cannot be read, and what `request`
-        raises.
+        """Returns the JSON value answered, if any. Raises BadChecksum if the server received something else, LocalFault if
+        the file cannot be read, and what `request` raises.
         """
         headers = {"Content-Type": "application/octet-stream", "X-Sha256": sha256}
         request = HttpRequest(method, path, body=file, headers=headers, idempotent=True)
@@ -134,7 +130,7 @@ class Client:
         return answer
 
     def download(self, path: str, file: Path, sha256: str, size: int) -> None:
-        """Fetch into `file`, which must have this digest and size in bytes.
+        """Fetch what must have this digest and size in bytes.
 
         Raises BadChecksum, LocalFault if it cannot be written, and what `request` raises; no file is left then.
         """
@@ -155,7 +151,7 @@ class Client:
             raise
 
     def abort(self) -> None:
-        """End the request under way, and any later one until `rearm`. May be called by any thread."""
+        """End the request under way, and any later one until `rearm`. Any thread may call it."""
         self._aborted.set()
         connection = self._connection
         sock = connection.sock if connection is not None else None
@@ -177,7 +173,7 @@ class Client:
             connection.close()
 
     def _send(self, request: HttpRequest) -> HttpAnswer:
-        """Send in rounds over the servers until one does what is asked. Raises what the last answer means."""
+        """In rounds over the servers until one does what is asked. Raises what the last answer means."""
         if not _PATH.fullmatch(request.path):
             raise InvalidRequest(f"{request.path!r} is not a valid path.")
         failures = 0
@@ -198,7 +194,7 @@ class Client:
             return answer
 
     def _find_again(self) -> None:
-        """Read the address of a server of this machine; one that is unreadable, or of another kind, changes nothing."""
+        """An address file that is unreadable, or of another kind, changes nothing."""
         if self._url_file is None:
             return
         try:
@@ -209,7 +205,7 @@ class Client:
             self.servers, self._last_good = (server,), 0
 
     def _round(self, request: HttpRequest) -> HttpAnswer:
-        """Ask each server once. Raises Unavailable with what the last one answered."""
+        """Raises Unavailable with what the last one answered."""
         fault: LodesmanError | None = None
         for step in range(len(self.servers)):
             index = (self._last_good + step) % len(self.servers)
@@ -227,7 +223,7 @@ class Client:
         raise fault if isinstance(fault, Unavailable) else Unavailable(str(fault))
 
     def _ask(self, server: ServerAddress, request: HttpRequest, *, reuse: bool) -> HttpAnswer:
-        """Ask one server. Raises Unavailable if no answer came, LocalFault if this machine could not ask."""
+        """Raises Unavailable if no answer came, LocalFault if this machine could not ask."""
         connection = self._connect(server, reuse=reuse)
         connection.sock.settimeout(request.timeout)
         # Checked after `_connection` was set, so `abort` either cuts this socket or is seen here.
@@ -246,7 +242,6 @@ class Client:
             raise
 
     def _connect(self, server: ServerAddress, *, reuse: bool) -> http.client.HTTPConnection:
-        """A live connection: the kept one if it still is. Raises Unavailable."""
         kept = self._connection
         if kept is not None and kept.sock is not None and reuse and not exchange.is_stale(kept.sock):
             return kept

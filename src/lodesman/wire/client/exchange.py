@@ -1,4 +1,4 @@
-"""One request and its answer on one connection to one server, and the error that an answer means, or a missing one."""
+"""One request and its answer on one connection to one server, and the error of an answer, or of a missing one."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ class ServerAddress:
 
     @property
     def is_private(self) -> bool:
-        """Whether tokens cannot be read on their way: by TLS, or on this machine."""
+        """Tokens cannot be read on their way: by TLS, or on this machine."""
         return self.secure or is_loopback(self.host)
 
     @property
     def is_reachable(self) -> bool:
-        """Whether other machines may reach it: it is not named as this machine itself."""
+        """It is not named as this machine itself."""
         return not is_loopback(self.host)
 
 
@@ -107,7 +107,7 @@ class HttpAnswer:
 
 
 def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The address that a number means as the system reads it, also 127.1 and 0x7f000001; None of a name."""
+    """As the system reads a number, also 127.1 and 0x7f000001; None of a name."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -119,13 +119,13 @@ def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or a number means this machine itself, without asking a name server."""
+    """A name or number of this machine itself, without asking a name server."""
     address = address_of(host)
     return host.lower().rstrip(".") == "localhost" if address is None else address.is_loopback
 
 
 def is_every_address(host: str) -> bool:
-    """Whether who listens there listens on every address of this machine."""
+    """Who listens there listens on every address of this machine."""
     address = address_of(host)
     return not host if address is None else address.is_unspecified
 
@@ -149,9 +149,9 @@ _PEM = "-----BEGIN CERTIFICATE-----"
 
 
 def trusted_authorities(ca_file: str | None) -> ssl.SSLContext:
-    """Certificates are checked against `ca_file`, else against the system's. Raises InvalidConfig.
+    """By `ca_file`, else the system's. Raises InvalidConfig.
 
-    `ca_file` is a file or, since a pilot far away has none, its text in PEM; then the system's are good, too.
+    `ca_file` is a file or, for a pilot far away, its text in PEM; then the system's are good, too.
     """
     text = ca_file if ca_file and _PEM in ca_file else None
     try:
@@ -175,14 +175,13 @@ class _UnixConnection(http.client.HTTPConnection):
         self._file = file
 
     def connect(self) -> None:
-        """Open it. Raises OSError."""
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._file)
 
 
 def open_connection(server: ServerAddress, trust: ssl.SSLContext | None) -> http.client.HTTPConnection:
-    """A connection object for the server, not connected yet."""
+    """Not connected yet."""
     options: dict[str, Any] = {"timeout": _CONNECT_TIMEOUT_S, "blocksize": CHUNK}
     if server.secure:
         return http.client.HTTPSConnection(server.host, server.port, context=trust, **options)
@@ -192,7 +191,7 @@ def open_connection(server: ServerAddress, trust: ssl.SSLContext | None) -> http
 
 
 def is_stale(sock: socket.socket) -> bool:
-    """Whether an idle connection has ended or carries unexpected bytes."""
+    """An idle connection that has ended or carries unexpected bytes."""
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))
@@ -201,7 +200,7 @@ def is_stale(sock: socket.socket) -> bool:
 def send(
     connection: http.client.HTTPConnection, request: HttpRequest, path: str, headers: Mapping[str, str]
 ) -> HttpAnswer:
-    """Send the request to `path` and read the answer. Raises OSError, HTTPException, TooLarge and LocalFault."""
+    """Raises OSError, HTTPException, TooLarge and LocalFault."""
     own = {"User-Agent": f"lodesman/{__version__}", "Accept": "application/json"}
     sent = {**own, **headers, **request.headers}
     if isinstance(request.body, Path):
@@ -218,7 +217,7 @@ def send(
 
 
 def _read(response: http.client.HTTPResponse) -> bytes:
-    """The body in one piece. Older libraries allocate as many bytes as are asked for, so ask for few."""
+    """Older libraries allocate as many bytes as are asked for, so ask for few."""
     if response.length is not None and response.length <= _MAX_ANSWER:
         return response.read()
     content = bytearray()
@@ -230,7 +229,7 @@ def _read(response: http.client.HTTPResponse) -> bytes:
 
 
 def copy(response: http.client.HTTPResponse, target: OwnFile, *, limit: int) -> str:
-    """Copy the body and return its sha256; stops soon after `limit` bytes. Raises LocalFault."""
+    """Returns the sha256; stops soon after `limit` bytes. Raises LocalFault."""
     digest = hashlib.sha256()
     copied = 0
     while copied <= limit and (chunk := response.read(CHUNK)):
@@ -305,7 +304,7 @@ class Aborted(LodesmanError, code="aborted"):
 
 
 def _by_code(root: type[LodesmanError]) -> dict[str, type[LodesmanError]]:
-    """Classes by code; a class that inherits its code is not a class of answers."""
+    """A class that inherits its code is not a class of answers."""
     kinds: dict[str, type[LodesmanError]] = {}
     for kind in root.__subclasses__():
         kinds.update(_by_code(kind))
@@ -313,9 +312,8 @@ def _by_code(root: type[LodesmanError]) -> dict[str, type[LodesmanError]]:
 
 
 def fault_of(answer: HttpAnswer) -> LodesmanError:
-    """The error that an answer means: by the code in its body, else by its HTTP status.
-
-    `data` is what the server sent, with `status` and, if the answer has it, `retry_after` in seconds.
+    """By the code in its body, else by its HTTP status. `data` is what the server sent, with `status` and, if the answer has
+    it, `retry_after` in seconds.
     """
     status, error = answer.status, {}
     with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
@@ -335,7 +333,7 @@ def fault_of(answer: HttpAnswer) -> LodesmanError:
 
 
 def unanswered_by(server: ServerAddress, fault: Exception, *, sent: bool) -> LodesmanError:
-    """The error for a server that did not answer; `sent`: the request may have changed something."""
+    """`sent`: the request may have changed something."""
     if isinstance(fault, OSError) and fault.errno in _EXHAUSTED:
         return local_fault(fault)
     if isinstance(fault, ssl.SSLCertVerificationError):
