@@ -203,7 +203,7 @@ def kill_family(
 
 
 def kill_group(leader: int) -> None:
-    """Kill a child and its process group. It must not have been waited for: afterwards another group could have its number."""
+    """Kill a child and its process group, before it is waited for: later another group could have its number."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
 

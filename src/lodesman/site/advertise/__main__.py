@@ -1,4 +1,4 @@
-"""The program that advertises a site: count its jobs, write the ad, send it."""
+"""Advertises a site: count its jobs, write the ad, send it."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ Exit codes: 0 published, 1 refused, 2 wrong usage, 4 no token or not a good one,
 
 
 def quote_text(text: str) -> str:
-    """A text as ClassAds of the old form write it: a backslash is plain."""
+    """As ClassAds of the old form: a backslash is plain."""
     return '"' + text.replace('"', '\\"') + '"'
 
 
 def requirements(options: argparse.Namespace) -> str:
-    """Of the limits that are given; what was matched since the ad counts for each."""
+    """Of the limits given; what was matched since the ad counts for each."""
     matched = "JobsMatchedSinceLastAdvertisement"
     clauses = (
         (options.max_jobs, "(CurMatches < MaxJobs)"),
@@ -86,7 +86,7 @@ def _list(items: Iterable[str]) -> str:
 
 
 def incarnation() -> str:
-    """The present start of this machine: after another one, numbers of ads may begin again."""
+    """The present start of the machine: after another one, numbers of ads may begin again."""
     try:
         boot = kernel.boot_id()[:8]
     except OSError:
@@ -98,7 +98,7 @@ def incarnation() -> str:
 
 
 def find_token(file: str, environ: Mapping[str, str]) -> str:
-    """Of a file that only its owner can read, or of LODE_TOKEN. Raises Unauthorized."""
+    """Of a file that its owner alone can read, or of LODE_TOKEN. Raises Unauthorized."""
     text = environ.get("LODE_TOKEN", "")
     if file:
         try:
@@ -116,7 +116,7 @@ def find_token(file: str, environ: Mapping[str, str]) -> str:
 
 
 def send(options: argparse.Namespace, token: str, ad: str) -> str:
-    """Publish at the first server that answers; returns what is said of the ad. Raises LodesmanError."""
+    """To the first server that answers; returns what is said of the ad. Raises LodesmanError."""
     servers = [parse_server(word.strip()) for word in options.server.split(",") if word.strip()]
     for server in servers:
         if not server.is_private:
@@ -193,7 +193,7 @@ def _copy(target: Path) -> None:
 
 
 def one_round(options: argparse.Namespace, environ: Mapping[str, str], now: float) -> str:
-    """Count, and publish or print; returns what there is to print. Raises LodesmanError."""
+    """Returns what there is to print. Raises LodesmanError."""
     token = "" if options.prints else find_token(options.token_file, environ)
     counts = count_jobs(options.source, options.words)
     limits = ((options.max_submitting, counts.submitting), (options.max_pending, counts.pending))
@@ -210,7 +210,7 @@ def main(
     environ: Mapping[str, str] = os.environ,
     write: Callable[[Path], None] = _copy,
 ) -> int:
-    """Run one command line; returns the exit code. `write` leaves this program in a file."""
+    """Returns the exit code. `write` leaves this program in a file."""
     reader = parser(prog, environ)
     options = reader.parse_args(arguments)
     if options.write:

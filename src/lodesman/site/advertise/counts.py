@@ -1,4 +1,4 @@
-"""Jobs of a site by state, counted by its batch system. A count that is not whole is none: unknown is not zero."""
+"""Jobs of a site by state, by its batch system. A count that is not whole is none: unknown is not zero."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NotCounted(LodesmanError, code="not-counted"):
 
 @dataclass(frozen=True)
 class JobCounts:
-    """Jobs by state, each in one of them; None: not known."""
+    """Each in one state; None: not known."""
 
     running: int
     submitting: int | None
@@ -39,7 +39,7 @@ class JobCounts:
 
 
 def _counts(jobs: Iterable[tuple[str, str, int]]) -> JobCounts:
-    """Of jobs: a state or '', the name of the pilot if it is ours, a number that grows with time."""
+    """A state or '', the pilot's name if it is ours, a number that grows with time."""
     rows = [row for row in jobs if row[0]]
     states = Counter(state for state, _, _ in rows)
     ours = sorted(((number, stamp) for _, stamp, number in rows if _STAMP.fullmatch(stamp)), reverse=True)
@@ -61,12 +61,12 @@ _SLURM_ENDED = (
 
 
 def squeue_words(mark: str) -> list[str]:
-    """The command for `read_squeue`; the mark, which no job has in its name, ends each field."""
+    """For `read_squeue`; the mark, which no job has in its name, ends each field."""
     return ["squeue", "--all", "--array", "--Format=" + ",".join(f"{name}:0{mark}" for name in _SQUEUE)]
 
 
 def read_squeue(text: str, mark: str) -> JobCounts:
-    """What has resources runs, also while it completes; the rest waits. Raises NotCounted."""
+    """A job with resources runs, also while it completes; the rest waits. Raises NotCounted."""
     titles, *records = [record.split(mark) for record in text.split(f"{mark}\n")]
     if len(titles) != len(_SQUEUE) or not records or records.pop() != [""]:
         raise NotCounted(f"squeue printed {_start(text)}")
@@ -84,7 +84,7 @@ QSTAT = ("qstat", "-xml", "-g", "d", "-u", "*")
 
 
 def read_qstat(text: str) -> JobCounts:
-    """What has a slot runs; what waits, also held or in error, is pending. Raises NotCounted."""
+    """A job with a slot runs; one that waits, also held or in error, is pending. Raises NotCounted."""
     try:
         root = ET.fromstring(text) if "<!" not in text else None  # noqa: S314 - without declarations
     except (ET.ParseError, ValueError):
@@ -140,7 +140,7 @@ def _condor_job(row: str) -> tuple[str, str, int]:
 
 
 def read_command(text: str) -> JobCounts:
-    """A JSON object, or words such as running=3: running, and if known submitting, pending, stamps. Raises NotCounted."""
+    """A JSON object, or words such as running=3: running, maybe submitting, pending, stamps. Raises NotCounted."""
     is_json = text.lstrip().startswith("{")
     try:
         values = _object(text) if is_json else each_once(word.split("=", 1) for word in text.split())
@@ -171,7 +171,7 @@ _ARC_LRMS = re.compile(r"<State>nordugrid:INLRMS:(\w)")
 
 
 def read_arc(folder: Path) -> JobCounts:
-    """The jobs in the `controldir` of a computing element (seen on ARC 6.17), as ARC last heard. Raises NotCounted."""
+    """Of a computing element's `controldir` (seen on ARC 6.17), as ARC last heard. Raises NotCounted."""
     for _ in range(3):
         try:
             names = [(kind, name) for kind in _ARC_FOLDERS for name in os.listdir(folder / kind)]
@@ -228,7 +228,7 @@ def run(words: Sequence[str], *, given: str = "") -> str:
 
 
 def count_jobs(source: str, words: Sequence[str], run: Run = run) -> JobCounts:
-    """`words`: further ones of the batch system's command, or the command, or a folder. Raises NotCounted."""
+    """`words`: more of the batch system's command, or the command, or a folder. Raises NotCounted."""
     if source == "slurm":
         mark = f"~{secrets.token_hex(8)}~"
         return read_squeue(run([*squeue_words(mark), *words]), mark)

@@ -1,3 +1,1 @@
-"""$JOBSTATUS: what a job says to its machine, so that a site can vacate the right one (WLCG/HEPiX draft 0.9). Pilots write,
-sites read; it travels.
-"""
+"""$JOBSTATUS: what a job says to its machine, so that a site can vacate the right one (WLCG/HEPiX draft 0.9). It travels."""

@@ -50,7 +50,7 @@ def main(
     *,
     package: Callable[[Path], None] = _copy,
 ) -> int:
-    """Run one command line; returns the exit code. `package` leaves this program in a file."""
+    """Returns the exit code. `package` leaves this program in a file."""
     options = parser(prog).parse_args(arguments)
     if options.run is None:
         try:

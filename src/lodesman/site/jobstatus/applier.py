@@ -1,4 +1,4 @@
-"""Do what a plan says: each job is read again before it goes, drains are watched, every step leaves a line in the audit."""
+"""Does what a plan says: each job is read again before it goes, drains are watched, the audit has a line for every step."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from lodesman.site.jobstatus.vacate.several import ResourceNeed
 from lodesman.site.jobstatus.vacate_memory import VacateMemory
 
 MOVED = 0.1
-"""The part by which the cost of a job may differ from the plan's before a new plan is made."""
+"""The part by which the cost of a job may differ from the plan's."""
 _LEFT = "left"  # by itself, before its turn
 _MOST_PLANS = 3  # in a row without an act: on a busy site something always changes
 OLD_S = 2.0
-"""What other jobs publish is read again after this many seconds, or after ten times as long as reading it takes."""
+"""What others publish is read again after these seconds, or ten times as long as reading takes."""
 
 
 @dataclass
 class Applier:
-    """One call of `vacate --apply`. `settle_s`: how long killed jobs may take to be gone. `memory`: what was learned."""
+    """One call of `vacate --apply`. `settle_s`: how long killed jobs may take. `memory`: what was learned."""
 
     door: SiteDoor
     look_at: LookAt
@@ -46,7 +46,7 @@ class Applier:
     failed: set[str] = field(default_factory=set)
 
     def run(self, plan: VacatePlan) -> VacatePlan | None:
-        """Carry it out. Returns a plan that says what is missing in the end; None: all is free. Raises SiteFault."""
+        """Returns a plan of what is missing in the end; None: all is free. Raises SiteFault."""
         too_much: dict[str, list[str]] = {}
         for job in plan.clamped:
             too_much.setdefault(self.known[job].owner, []).append(job)
@@ -91,8 +91,8 @@ class Applier:
         return None
 
     def _refresh(self, planned: Sequence[Victim]) -> bool:
-        """List the running jobs anew; whether they are the same, and were read lately, else they are. What leaves by itself
-        counts as made to go.
+        """Whether the running jobs are the same and were read lately, else they are. One that leaves by itself counts as
+        made to go.
         """
         listed, now = {job.job: job for job in self.door.running()}, self.clock()
         running = {name: job for name, job in listed.items() if not job.leaving}
@@ -169,9 +169,7 @@ class Applier:
         ]
 
     def _watch(self, plan: VacatePlan, ends: float) -> VacatePlan | None:
-        """Wait until all that was made to go is gone; drains until the deadline, the rest for settle_s and what a kill
-        takes.
-        """
+        """Until all that was made to go is gone; drains have until the deadline, the rest settle_s and what a kill takes."""
         until = self.clock() + self.settle_s + plan.request.terms.kill_s
         while True:
             with suppress(SiteFault):  # it may answer the next time
@@ -195,7 +193,7 @@ class Applier:
             self.wait(min(self.poll_s, max(0.1, ends - now)) if drains else min(self.poll_s, 1.0))
 
     def _has_gone(self, job: str, candidate: Candidate | None) -> bool:
-        """A job that waited again may have started anew under its id; one that is leaving holds its cores."""
+        """A job that waited may have started anew under its id; one that is leaving holds its cores."""
         if candidate is None or candidate.leaving:
             return candidate is None
         at = self.acted_at.get(job, 0.0)
@@ -211,7 +209,7 @@ _Part = tuple[VacateRequest, Sequence[Victim]]
 
 
 def _parts(plan: VacatePlan) -> Iterator[_Part]:
-    """A request for each chosen node, with its jobs; else the plan's own. The choice of nodes stays."""
+    """A request for each chosen node, with its jobs; else the plan's own."""
     if not any(plan.places):
         yield plan.request, plan.victims
     for node in filter(None, plan.places):

@@ -1,7 +1,7 @@
 """The channel on disk: a directory with one file for each key, and the lock on used_CPU that keeps the nine together.
 
 Both sides take flock(2), then fcntl(2) by open file description: others use either, and local file systems keep them apart.
-used_CPU is written in place, padded, since others go on locking a file that is replaced; the rest is renamed.
+used_CPU is written in place, padded, since others go on locking a replaced file; the rest is renamed.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ REASONS = (
     *("symlink", "not-a-file", "hard-link", "other-device", "too-long", "no-answer", "not-permitted"),
 )
 """Why a directory is not read. locked: for too long; busy: a file has a lease, or is being replaced; no-answer: the reader
-was ended; not-permitted: it could not become the job's user."""
+was ended; not-permitted: it could not become the job's user.
+"""
 
 
 class Unreadable(Exception):
-    """A directory whose files must not be, or cannot be, read now. `reason`: of REASONS. `key`: the file at fault."""
+    """A directory whose files must not, or cannot, be read now. `reason`: of REASONS. `key`: the file at fault."""
 
     def __init__(self, reason: str, key: str = "") -> None:
         super().__init__(f"{key}: {reason}" if key else reason)
@@ -65,8 +66,8 @@ class Reading:
 class Publication:
     """What one job publishes in a directory. One thread at a time.
 
-    Raises ValueError if the path is not absolute, OSError if others can write there or locks cannot be used (SMB, local ones
-    of NFS).
+    Raises ValueError for a relative path, OSError if others can write there or locks cannot be used (SMB, local ones of
+    NFS).
     """
 
     def __init__(self, directory: Path) -> None:
@@ -81,8 +82,9 @@ class Publication:
             raise
 
     def publish(self, status: Status) -> bool:
-        """Write all nine keys; one without a value has no file. False: not locked within 2 s, nothing was written. Raises
-        OSError; the files may then be of two publications.
+        """Write all nine keys; one without a value has no file. False: not locked within 2 s, nothing was written.
+
+        Raises OSError; the files may then be of two publications.
         """
         contents = {key: render(key, value) for key, value in status.items().items() if value is not None}
         if LOCK not in contents:
@@ -100,13 +102,13 @@ class Publication:
             lock.close()
 
     def close(self) -> None:
-        """Let go of the directory; what is published stays."""
+        """What is published stays."""
         if self._lock is not None:
             self._lock.close()
         os.close(self._directory)
 
     def _open_lock(self) -> Lock | None:
-        """On used_CPU, or on the file that will be it, which a dead writer may have left."""
+        """On used_CPU, or on the file that will be it, perhaps left by a dead writer."""
         for name, more in ((LOCK, 0), (_FIRST, os.O_CREAT | os.O_EXCL), (_FIRST, 0)):
             with suppress(FileNotFoundError, FileExistsError):
                 descriptor = os.open(name, os.O_RDWR | _OPEN | more, 0o644, dir_fd=self._directory)
@@ -229,7 +231,7 @@ def _open_folder(directory: Path, uid: int | None) -> Iterator[_Folder]:
 
 @contextmanager
 def _hold_locks(descriptor: int, wait_s: float, ranges: bool) -> Iterator[None]:
-    """By both kinds where they are two, since a foreign writer may take either."""
+    """By both kinds where they are two: a foreign writer may take either."""
     lock = Lock(descriptor, shared=True, ranges=ranges)
     try:
         if not lock.acquire(max(0.0, wait_s)):
@@ -259,7 +261,7 @@ class _Folder:
             return False
 
     def open(self, key: str) -> int | None:
-        """A file that may be read; None: there is none of this name. Raises Unreadable."""
+        """None: there is no file of this name."""
         try:
             # What is opened may act, as a device does: so it is asked what it is before, and after.
             reason = self._fault(os.stat(key, dir_fd=self.descriptor, follow_symlinks=False))

@@ -1,6 +1,4 @@
-"""`show` and `check`: what a job publishes and what it means; `write`: what a script publishes. Bytes of users are never
-printed.
-"""
+"""`show` and `check`: what a job publishes and means; `write`: what a script publishes. Bytes of users are never printed."""
 
 from __future__ import annotations
 
@@ -85,7 +83,7 @@ WORDS = {
     "writable-by-others": "others than the user can write to the directory",
     "wrong-owner": "{} belongs to another user",
 }
-"""What a flag or a fault says of the file, or of the directory."""
+"""What a flag or fault says of the file or directory."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +176,7 @@ def _follow(text: str, directory: Path) -> int:
 
 
 def refuse(text: str, code: int) -> int:
-    """Say what is wrong; returns the exit code."""
+    """Returns the exit code."""
     sys.stderr.write(f"jobstatus: {text}\n")
     return code
 
@@ -220,7 +218,7 @@ def _findings(
 
 
 def _as_json(answer: _Findings) -> str:
-    """Control characters of the path are escaped, too."""
+    """Control characters of the path are escaped."""
     snapshot, expected = answer.snapshot, answer.estimate
     return json.dumps({
         "directory": str(answer.directory), "verdict": VERDICTS[answer.code], "error": snapshot.fault,
@@ -260,7 +258,7 @@ def _in_full(answer: _Findings) -> Iterator[str]:
 
 
 def in_words(flag: str) -> str:
-    """What a flag or a fault says, as a sentence."""
+    """A flag or fault as a sentence."""
     word, _, key = flag.partition(":")
     return WORDS[word].format(key or "the directory")
 
@@ -295,7 +293,7 @@ def _span(seconds: float) -> str:
 
 
 def plain(path: Path) -> str:
-    """A path without characters that a terminal obeys or lacks."""
+    """Without characters that a terminal obeys or lacks."""
     return "".join(
         letter if letter.isprintable() and letter.isascii() else ascii(letter)[1:-1] for letter in str(path)
     )

@@ -1,4 +1,4 @@
-"""The lock on used_CPU: of flock(2) and of fcntl(2), since a foreign reader may take either kind."""
+"""The lock on used_CPU: flock(2) and fcntl(2), since a foreign reader may take either."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _LOCAL = {"nolock", "local_lock=all", "local_lock=flock", "local_lock=posix"}
 
 
 def takes_both(directory: int) -> bool:
-    """Whether to take both kinds of lock: those of NFS and CIFS are one, and would exclude each other. Raises OSError for
-    SMB, whose locks stop all readers, and NFS whose locks stay on this machine.
+    """Those of NFS and CIFS are one, and would exclude each other. Raises OSError for SMB, whose locks stop all readers, and
+    NFS whose locks stay on this machine.
     """
     kind = kernel.file_system(directory)
     if kind in _SMB:
@@ -33,16 +33,16 @@ def takes_both(directory: int) -> bool:
 
 
 def has_local_locks(mounts: Iterable[kernel.Mount], device: int) -> bool:
-    """Whether the locks of this file system stay on this machine."""
+    """The locks of this file system stay on this machine."""
     own = f"{os.major(device)}:{os.minor(device)}"
     return any(mount.device == own and not _LOCAL.isdisjoint(mount.options) for mount in mounts)
 
 
 class Lock:
-    """A lock on an open file, which it closes. `shared`: of readers. `ranges`: take the lock of fcntl, too.
+    """Locks an open file, which it closes. `shared`: of readers. `ranges`: take the lock of fcntl, too.
 
-    It waits in a thread: who asks again and again is starved by others. A thread that waited in vain gives back what it
-    gets, or serves the next call.
+    It waits in a thread: who asks again and again is starved. A thread that waited in vain gives back what it gets, or
+    serves the next call.
     """
 
     def __init__(self, descriptor: int, *, shared: bool = False, ranges: bool = False) -> None:
@@ -55,7 +55,7 @@ class Lock:
         self._waits = self._wanted = self._closed = False
 
     def acquire(self, wait_s: float) -> bool:
-        """Whether the lock was granted within this time. Raises OSError if the file system has none."""
+        """False if not granted in time. Raises OSError if the file system has no locks."""
         with self._guard:
             if not self._waits and self._take():
                 return True
@@ -74,19 +74,19 @@ class Lock:
             return False
 
     def release(self) -> None:
-        """Unlock, also for copies of the descriptor in forked processes."""
+        """Also for copies of the descriptor in forked processes."""
         with self._guard:
             self._give()
 
     def close(self) -> None:
-        """Close the file, now or when the thread is back."""
+        """Now, or when the thread is back."""
         with self._guard:
             self._closed = True
             if not self._waits:
                 os.close(self.descriptor)
 
     def _take(self) -> bool:
-        """Both kinds or none, at once; both may be held already."""
+        """Both kinds or none; both may be held already."""
         try:
             fcntl.flock(self.descriptor, self._flock | fcntl.LOCK_NB)
             self._set_range(fcntl.F_OFD_SETLK, self._range)
@@ -120,7 +120,7 @@ class Lock:
                     return
 
     def _block(self) -> bool:
-        """Wait for both kinds; False if the file system has none."""
+        """False if the file system has no locks."""
         try:
             fcntl.flock(self.descriptor, self._flock)
             with self._guard:

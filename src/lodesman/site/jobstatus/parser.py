@@ -1,4 +1,4 @@
-"""The command line's parser: its faults are one plain sentence that says what to do; and how its words are read."""
+"""The command line's parser: its faults are one plain sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SIZES = {"": 1, "M": 1, "G": 1 << 10, "T": 1 << 20}
 
 
 def in_plain_words(fault: str) -> str:
-    """What argparse says of a wrong command line, as a sentence."""
+    """What argparse says, as a sentence."""
     for pattern, words in _FAULTS:
         if match := pattern.fullmatch(fault):
             return _QUOTED.sub(r"\1", match.expand(words))
@@ -47,7 +47,7 @@ def in_plain_words(fault: str) -> str:
 
 
 class PlainParser(argparse.ArgumentParser):
-    """It says what is wrong, and leaves the usage to --help."""
+    """Says what is wrong, and leaves the usage to --help."""
 
     _given: Sequence[str] = ()
 
@@ -57,7 +57,7 @@ class PlainParser(argparse.ArgumentParser):
         return super().parse_known_args(self._given, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """Names the unknown option that stands before an unknown word. Raises SystemExit 2."""
+        """Names the unknown option before an unknown word. Raises SystemExit 2."""
         match = _CHOICE.match(message)
         if match and match[1] in self._given:
             last = len(self._given) - 1 - self._given[::-1].index(match[1])
@@ -68,7 +68,7 @@ class PlainParser(argparse.ArgumentParser):
 
 
 def whole_number(least: int) -> Callable[[str], int]:
-    """Reads a whole number of `least` or more. Raises ArgumentTypeError."""
+    """Of `least` or more. Raises ArgumentTypeError."""
 
     def read(word: str) -> int:
         if not (word.isascii() and word.isdigit() and len(word) <= 9 and int(word) >= least):
@@ -90,7 +90,7 @@ def read_fraction(word: str) -> float:
 
 
 def read_span(word: str) -> float:
-    """Seconds, of a time such as 90s, 30m, 4h or 1d. Raises ArgumentTypeError."""
+    """Seconds, of 90s, 30m, 4h or 1d. Raises ArgumentTypeError."""
     match = _SPAN.fullmatch(word)
     if not match:
         raise argparse.ArgumentTypeError(f"{word!r} is not a time: write 90s, 30m, 4h or 1d")
@@ -98,7 +98,7 @@ def read_span(word: str) -> float:
 
 
 def read_megabytes(word: str) -> int:
-    """MB, of an amount such as 4000, 64G or 1T. Raises ArgumentTypeError."""
+    """MB, of 4000, 64G or 1T. Raises ArgumentTypeError."""
     match = _SIZE.fullmatch(word)
     if not match:
         raise argparse.ArgumentTypeError(f"{word!r} is not an amount of memory: write 4000 (MB), 64G or 1T")

@@ -16,7 +16,7 @@ _NAMED = 20
 
 
 def as_json(plan: VacatePlan) -> str:
-    """One object; what is not known is null."""
+    """What is not known is null."""
     record = asdict(plan)
     record["feasible"] = plan.is_feasible
     return json.dumps(record, default=list) + "\n"
@@ -70,7 +70,7 @@ def _late(plan: VacatePlan) -> Iterator[str]:
 
 
 def unread_in_words(candidates: Sequence[Candidate]) -> Iterator[str]:
-    """The jobs that publish what could not be read, by reason."""
+    """By reason."""
     reasons: dict[str, list[str]] = {}
     for job in candidates:
         if job.status is None and job.note:
@@ -110,7 +110,7 @@ def missing_in_words(plan: VacatePlan) -> Iterator[str]:
 
 
 def still_there_in_words(plan: VacatePlan) -> Iterator[str]:
-    """The jobs that were made to go and hold their cores."""
+    """Jobs that were made to go and hold their cores."""
     if plan.victims:
         names = ", ".join(shown(victim.job) for victim in plan.victims[:_NAMED])
         holds = "holds its" if len(plan.victims) == 1 else "hold their"

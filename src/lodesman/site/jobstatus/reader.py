@@ -1,7 +1,7 @@
-"""Reads a directory in a process of its own, with the rights of the job's user: a daemon of root may read what users write.
+"""Reads a directory in a process with the rights of the job's user: a daemon of root may read what users write.
 
-What hangs or is tricked is that process, which answers with a struct of fixed length. Many directories are read at once: who
-holds his lock delays no one else.
+What hangs or is tricked is that process, whose answer has a fixed length. Many directories are read at once: a held lock
+delays no one else.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class JobDirectory:
 def take_snapshots(
     directories: Sequence[JobDirectory], *, now: float, strict: bool = False, limit_s: float = READER_WAIT_S
 ) -> list[StatusSnapshot]:
-    """The status in each of these directories. Those that are locked or hang share `limit_s`, and then have a fault."""
+    """Directories that are locked or hang share `limit_s`, and then have a fault."""
     readings = read_together(directories, limit_s)
     return [_judge(directory, reading, now, strict) for directory, reading in zip(directories, readings)]
 
@@ -81,7 +81,7 @@ def take_snapshot(
     uid: int | None = None,
     strict: bool = False,
 ) -> StatusSnapshot:
-    """The status in this directory. Safe for root, whatever the user put there, and done within 6 s."""
+    """Safe for root, whatever the user put there, and done within 6 s."""
     return take_snapshots([JobDirectory(directory, allocated, uid)], now=now, strict=strict)[0]
 
 
@@ -104,7 +104,7 @@ def _judge(directory: JobDirectory, reading: _Found, now: float, strict: bool) -
 
 
 def read_apart(directory: Path, *, uid: int | None = None, limit_s: float = READER_WAIT_S) -> Reading:
-    """`channel.read` in a process with the rights of the job's user, which ends in time. Raises Unreadable."""
+    """`channel.read` with the rights of the job's user, in time. Raises Unreadable."""
     (reading,) = read_together([JobDirectory(directory, uid=uid)], limit_s)
     if isinstance(reading, Unreadable):
         raise reading
@@ -112,7 +112,7 @@ def read_apart(directory: Path, *, uid: int | None = None, limit_s: float = READ
 
 
 def read_together(directories: Sequence[JobDirectory], limit_s: float) -> list[_Found]:
-    """What `read_apart` finds in each. Locks are waited for when all were tried."""
+    """As `read_apart`. Locks are waited for when all were tried."""
     for pid in tuple(_left):
         _reap(pid, os.WNOHANG)
     readers, wait_s = _Readers(limit_s), limit_s - _SPARE_S
@@ -142,7 +142,7 @@ class _ReadingProcess(NamedTuple):
 
 
 class _Readers:
-    """Processes that read, some at once. `left`: the seconds for which all of them may still be waited for."""
+    """Some read at once. `left`: the seconds for which all of them may still be waited for."""
 
     def __init__(self, left: float) -> None:
         self.left = left
@@ -249,7 +249,7 @@ def _answer(directory: Path, uid: int | None, sending: int, ends: float) -> byte
 
 
 def _stand_apart(sending: int) -> None:
-    """Keep nothing of the process before but its end of the pipe, and little to spend."""
+    """Keep nothing but its end of the pipe, and little to spend."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -266,7 +266,7 @@ def _stand_apart(sending: int) -> None:
 
 
 def _become(uid: int) -> None:
-    """Drop all rights but those of this user, who must not read this memory either. Raises Unreadable."""
+    """The user must not read this memory either. Raises Unreadable."""
     try:
         user = pwd.getpwuid(uid)
         gid, groups = user.pw_gid, os.getgrouplist(user.pw_name, user.pw_gid)

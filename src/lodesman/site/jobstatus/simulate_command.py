@@ -1,4 +1,4 @@
-"""`vacate simulate`: what choosing by $JOBSTATUS would have saved, on a site's own accounting."""
+"""`vacate simulate`: what choosing by $JOBSTATUS would have saved by a site's own accounting."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(options: argparse.Namespace) -> int:
-    """Simulate and print; exit code 0, or 1 if there is nothing to compare."""
+    """Returns 0, or 1 if there is nothing to compare."""
     assumed = Assumptions(**{field.name: getattr(options, field.name) for field in fields(Assumptions)})
     try:
         with _open_log(options.swf) as lines:

@@ -55,20 +55,20 @@ _NEEDED: dict[str, tuple[str, ...]] = {
 
 
 class InvalidSteps(ValueError):
-    """A script that cannot be followed; the message says which step, and why."""
+    """The message says which step cannot be followed, and why."""
 
 
 class Sink(Protocol):
-    """Where a status goes: a directory (channel.Publication), or a test."""
+    """Takes a status: a directory (channel.Publication), or a test."""
 
     def publish(self, status: Status) -> bool:
-        """Write all nine keys; False if that was not possible now."""
+        """False if that was not possible now."""
         ...
 
 
 @dataclass(frozen=True)
 class ScriptEvent:
-    """A publication for the event `why`, written or not, or the payload that was refused for the reason `why`."""
+    """A publication for the event `why`, or the payload that was refused for that reason."""
 
     at: float
     why: str
@@ -77,7 +77,7 @@ class ScriptEvent:
     refused: str | None = None
 
     def line(self) -> str:
-        """One JSON object: at, why, and keys (with written) or refused."""
+        """JSON: at, why, and keys (with written) or refused."""
         if self.status is None:
             return json.dumps({"at": self.at, "why": self.why, "refused": self.refused})
         keys = self.status.items()
@@ -109,7 +109,7 @@ def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_script(text: str) -> tuple[Facts, Sequence[ScriptStep]]:
-    """The pilot at its start, and the steps in order of time. Raises InvalidSteps."""
+    """The steps by time. Raises InvalidSteps."""
     try:
         script = json.loads(text, object_pairs_hook=_each_once)
     except ValueError as fault:
@@ -149,7 +149,7 @@ def _field(where: str, record: Mapping[str, object], name: str, kinds: tuple[typ
 
 
 def follow(facts: Facts, steps: Sequence[ScriptStep], sink: Sink) -> Iterator[ScriptEvent]:
-    """Let the steps happen, and publish as a pilot does. Raises InvalidSteps for a payload that does not run."""
+    """Publish as a pilot does. Raises InvalidSteps for a payload that does not run."""
     pilot = _ScriptedPilot(facts, sink)
     for at, together in groupby(steps, key=lambda step: step.at):
         while pilot.ask_again < at:
@@ -183,7 +183,7 @@ class _ScriptedPilot:
         yield ScriptEvent(now, due.why, due.publish, written)
 
     def happen(self, step: ScriptStep) -> str | None:
-        """The reason if a payload may not start."""
+        """Returns why a payload may not start."""
         if step.do == "start":
             return self._start(step)
         if step.do in ("end", "commit", "safe", "estimate"):

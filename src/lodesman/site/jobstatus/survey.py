@@ -1,4 +1,4 @@
-"""What running jobs publish: the directories of all jobs that a batch system names, read here or on their nodes."""
+"""What running jobs publish: their directories, read here or on their nodes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WORD = re.compile(r"[A-Za-z0-9_:-]{1,60}")
 
 @dataclass(frozen=True)
 class Look:
-    """What one directory says. `fault`: why there is no status, in one word of the reader's."""
+    """What one directory says. `fault`: the reader's word for no status."""
 
     status: Status | None
     age_s: float | None = None
@@ -37,7 +37,7 @@ class Look:
 
 @dataclass(frozen=True)
 class JobPart:
-    """A job on one of its nodes, with its cores there; '' for the node of a job that has none."""
+    """A job's cores on one of its nodes; '' for the node of a job without any."""
 
     job: Candidate
     node: str
@@ -45,11 +45,11 @@ class JobPart:
 
 
 LookAt = Callable[[Sequence[JobPart], float], Sequence[Look]]
-"""Of parts of jobs, and the time now: what each publishes. They are read together, so that none waits for another."""
+"""What each part publishes at a time. They are read together: none waits for another."""
 
 
 def survey(door: SiteDoor, look_at: LookAt, now: float) -> list[Candidate]:
-    """All running jobs, with what they publish. Raises SiteFault."""
+    """Running jobs, with what they publish. Raises SiteFault."""
     running = [replace(job, can_drain=door.can_drain(job)) for job in door.running() if not job.leaving]
     return with_status(running, look_at, now)
 
@@ -92,7 +92,7 @@ def _with_looks(job: Candidate, looks: Sequence[Look], now: float) -> Candidate:
 
 
 def _sum_parts(estimates: Sequence[Estimate]) -> Estimate:
-    """Wastes add up, and the job stays as long as its longest part. What one does not say is unknown."""
+    """Wastes add up; the job stays as long as its longest part. What one does not say is unknown."""
 
     def all_of(values: Sequence[int | None], join: Callable[[list[int]], int]) -> int | None:
         numbers = [value for value in values if value is not None]
@@ -107,7 +107,7 @@ def _sum_parts(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def read_by_command(command: str, places: JobPlaces) -> LookAt:
-    """Read with a command such as `ssh {node} python3 /opt/jobstatus.pyz`, to which `show --json` is added."""
+    """By a command such as `ssh {node} python3 /opt/jobstatus.pyz`, to which `show --json` is added."""
     words = shlex.split(command)
 
     def look_at_one(part: JobPart, now: float) -> Look:
@@ -131,7 +131,7 @@ def read_by_command(command: str, places: JobPlaces) -> LookAt:
 
 
 def read_shown(text: str) -> Look:
-    """What `jobstatus show --json` printed of one directory."""
+    """Of `jobstatus show --json`, for one directory."""
     try:
         record = json.loads(text)
         keys, age, flags, fault = (record[name] for name in ("keys", "age_s", "flags", "error"))
@@ -157,7 +157,7 @@ def _word(text: object) -> str:
 
 
 def read_here(places: JobPlaces) -> LookAt:
-    """Read on this machine. A job whose lock was held all the time is not waited for again."""
+    """On this machine. A job whose lock was held all the time is not waited for again."""
     held: set[Path] = set()
 
     def look_at(parts: Sequence[JobPart], now: float) -> Sequence[Look]:

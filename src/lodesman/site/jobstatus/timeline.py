@@ -22,12 +22,12 @@ HEART_BEAT_SECONDS = 240
 HOLD_SECONDS = 600
 LEAST_CHANGE_SECONDS = 60
 LEAST_CHANGE_SHARE = 0.05
-"""An estimate that moves by no more than the larger of these two (of the time that is left) is not published for that."""
+"""An estimate that moves by no more than the larger of these two (of the time left) is not published for that."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a pilot knows of itself now, as in waste.publish."""
+    """What a pilot knows now, as in waste.publish."""
 
     allocated: int
     running: Sequence[RunningPayload] = ()
@@ -88,8 +88,8 @@ def note_publication(published: LastStatus, status: Status, now: float) -> LastS
 
 
 def no_start(published: LastStatus, ends: float, now: float) -> str | None:
-    """Why a payload that ends then at the latest may not start now: `hold` (last_job_start would be untrue), or `promise`
-    (last_exp_job_end is firm).
+    """Why a payload that ends then may not start: `hold` (last_job_start would be untrue), or `promise` (last_exp_job_end is
+    firm).
     """
     if _is_held(published, now):
         return "hold"
@@ -139,7 +139,7 @@ def _next(published: LastStatus, last: Status, facts: Facts, now: float) -> tupl
 
 
 def _next_idle(last: Status, fresh: Status) -> tuple[Status, str]:
-    """Its times are those of the moment, unless last_max_job_end must not rise."""
+    """Times are of the moment, unless last_max_job_end must not rise."""
     if fresh.can_postpone_last_job is False:
         fresh = replace(
             fresh,

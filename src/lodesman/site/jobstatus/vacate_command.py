@@ -1,4 +1,4 @@
-"""`vacate`: its words, and what it says. A plan is only shown, unless --apply is given."""
+"""`vacate`: its words, and what it says. Only --apply does what the plan shows."""
 
 from __future__ import annotations
 
@@ -92,7 +92,6 @@ def _confidence(word: str) -> Confidence:
 
 
 def _scope(word: str) -> Sequence[str]:
-    """The scope, then hosts."""
     kind, equals, names = word.partition("=")
     hosts = [name for name in names.split(",") if name]
     if (kind in (ANY_NODE, ONE_NODE) and not equals) or (kind == HOSTS and hosts):
@@ -152,7 +151,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
-    """Run one command line; returns the exit code."""
+    """Returns the exit code."""
     parser = PlainParser(prog, **_FORM)
     declare(parser)
     options = parser.parse_args(arguments)
@@ -163,7 +162,7 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
 
 
 def run(options: argparse.Namespace) -> int:
-    """Plan, show the plan, and with --apply carry it out; returns the exit code."""
+    """Show the plan, and with --apply carry it out; returns the exit code."""
     if options.free is None or options.backend is None:
         options.refuse("say --free N and --backend NAME")
     request = request_of(options)

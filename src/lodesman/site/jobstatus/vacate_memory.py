@@ -1,4 +1,4 @@
-"""The file in which `vacate` keeps what it has learned of jobs and their owners, by batch system."""
+"""The file of what `vacate` has learned of jobs and owners, by batch system."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Parts = Mapping[str, Any]
 
 
 class VacateMemory:
-    """What was learned so far. `keeps`: a missing file is made. One that cannot be used stops nothing: see `fault`."""
+    """`keeps`: a missing file is made. One that cannot be used stops nothing: see `fault`."""
 
     def __init__(self, path: Path, part: str, *, keeps: bool) -> None:
         self.history, self.fault = VacateHistory(), ""
@@ -32,7 +32,7 @@ class VacateMemory:
         looked: Iterable[Candidate] = (),
         killed: Collection[str] = (),
     ) -> VacateHistory:
-        """After all running jobs were listed, some read, and before these are killed."""
+        """All running jobs were listed, some read; `killed` go next."""
         try:
             parts = self._read()
             before = _history(parts[self._part]) if self._part in parts else self.history
@@ -50,7 +50,7 @@ class VacateMemory:
         return f"{self._path}: {(fault.strerror if isinstance(fault, OSError) else None) or fault}"
 
     def _read(self) -> _Parts:
-        """Another account must not be able to say what is believed. Raises OSError, ValueError."""
+        """Another account must not be able to say what is believed."""
         try:
             number = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The nine keys that a job publishes: from the bytes of their files and back, with what is repaired. Pure.
+"""The nine keys that a job publishes: from bytes of files and back. Pure.
 
 Lenient readers repair and flag what has one sensible reading; strict ones refuse it. What has none both refuse.
 """
@@ -21,7 +21,7 @@ KEYS = (
     "can_postpone_last_job",
     "priority_factor",
 )
-"""The names of the files (requirements 3.1 to 3.9 of the seed), in its order."""
+"""Names of files (requirements 3.1 to 3.9 of the seed), in its order."""
 
 LONGEST = 64
 """Bytes of a file at most."""
@@ -56,7 +56,7 @@ class InvalidStatus(ValueError):
 
 @dataclass(frozen=True)
 class Status:
-    """What one job publishes, a field for each of KEYS in their order. None: not published, which is never zero."""
+    """What one job publishes, in the order of KEYS. None: not published, which is never zero."""
 
     used_cpu: int | None = None  # cores that payloads use
     last_job_start: int | None = None  # last start or commit, UNIX seconds
@@ -69,19 +69,19 @@ class Status:
     priority_factor: int | None = None
 
     def items(self) -> dict[str, Value | None]:
-        """The values by the names of their files."""
+        """By the names of their files."""
         return {key: getattr(self, field.name) for key, field in zip(KEYS, fields(self))}
 
     @staticmethod
     def of(values: Mapping[str, Value]) -> Status:
-        """From values by the names of files; other names are ignored."""
+        """By names of files; others are ignored."""
         members = {field.name: values[key] for key, field in zip(KEYS, fields(Status)) if key in values}
         return Status(**members)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class KeyValue:
-    """The value of one file. `flag`: what a lenient reader bore with, as `what:KEY`."""
+    """The value of one file. `flag`: what a lenient reader took, as `what:KEY`."""
 
     value: Value
     flag: str | None = None
@@ -90,8 +90,8 @@ class KeyValue:
 def parse(key: str, data: bytes, *, strict: bool = False) -> KeyValue:
     """The value in the bytes of this file, without ASCII white space at its ends.
 
-    A decimal point is rounded down (`float`), other spellings of truths are taken (`spelling`), as are negative core-seconds
-    (`negative`); strict readers refuse all three. Raises InvalidStatus.
+    A decimal point is rounded down (`float`), other spellings of truths (`spelling`) and negative core-seconds (`negative`)
+    are taken; strict readers refuse all three. Raises InvalidStatus.
     """
     if len(data) > LONGEST:
         raise InvalidStatus("too-long", key)
@@ -124,14 +124,14 @@ def _number(key: str, text: bytes) -> tuple[int, str | None]:
 
 
 def read(files: Mapping[str, bytes], *, strict: bool = False) -> tuple[Status, Flags]:
-    """The status in these files, by name, and what was borne with. Raises InvalidStatus."""
+    """From files by name, with flags. Raises InvalidStatus."""
     parsed = {key: parse(key, files[key], strict=strict) for key in KEYS if key in files}
     flags = tuple(sorted(value.flag for value in parsed.values() if value.flag))
     return Status.of({key: value.value for key, value in parsed.items()}), flags
 
 
 def render(key: str, value: Value) -> bytes:
-    """The bytes of this file. Raises ValueError for a value that no reader would take."""
+    """Raises ValueError for a value that no reader would take."""
     data = b"%s\n" % str(value if key == _POSTPONE else int(value)).encode()
     if parse(key, data, strict=True).value != value:
         raise ValueError(f"{key}: {value!r} is not a value of this key")
@@ -141,10 +141,10 @@ def render(key: str, value: Value) -> bytes:
 def repair(
     status: Status, *, now: float, allocated: int | None, strict: bool = False
 ) -> tuple[Status, Flags]:
-    """The status that a reader goes by, and what was repaired.
+    """What a reader goes by, and flags.
 
     Ends are put in order, used cores are at most those allocated, 3.8 is True and 3.9 is 0 if not published, a start up to
-    300 s in the future is borne with (`skew`). Raises InvalidStatus; strict for each of these.
+    300 s in the future is taken (`skew`). Raises InvalidStatus; strict for each.
     """
     if status.used_cpu is None:
         raise InvalidStatus("no-status", "used_CPU")

@@ -26,7 +26,7 @@ LEAST_OVERRUN_SECONDS = 300
 
 @dataclass(frozen=True)
 class RunningPayload:
-    """One payload of a pilot, as the writer knows it; UNIX seconds."""
+    """As the writer knows it; UNIX seconds."""
 
     cores: int
     started: float
@@ -37,7 +37,7 @@ class RunningPayload:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The answers to use cases 9 to 11 for one job. None: unknown, which is never zero."""
+    """For use cases 9 to 11. None: unknown, which is never zero."""
 
     remaining_expected: int | None = None  # seconds
     remaining_max: int | None = None  # seconds
@@ -56,7 +56,7 @@ def publish(
     priority: int,
     now: float,
 ) -> Status:
-    """What a pilot with these payloads publishes. Starts are rounded down and ends up: never promise too much.
+    """Starts are rounded down and ends up: never promise too much.
 
     `pending_waste`: core-seconds of ended payloads whose output is not safe. `slot_ends`: when anything ends everything.
     """
@@ -86,8 +86,8 @@ def publish(
 
 
 def expected_end(payload: RunningPayload, slot_ends: float | None, now: float) -> int:
-    """When this payload is expected to end, not in the past nor after it is made to end. An estimate that has passed is made
-    anew: a quarter of the run is added, at least 300 s, then twice as much.
+    """Not in the past nor after the payload is made to end. An estimate that has passed is made anew: a quarter of the run
+    is added, at least 300 s, then twice as much.
     """
     end = payload.expected_end
     step = max(LEAST_OVERRUN_SECONDS, (end - payload.started) / 4)
@@ -104,7 +104,7 @@ def _enforced_end(payload: RunningPayload, slot_ends: float | None, now: float) 
 
 @dataclass(frozen=True)
 class _Site:
-    """The site's own numbers, which bound a job's claims. `worked`: wall seconds without suspension."""
+    """The site's own numbers bound claims. `worked`: wall seconds without suspension."""
 
     now: int
     allocated: int | None
@@ -122,8 +122,8 @@ def estimate(
     suspended: float = 0,
     age: float | None = None,
 ) -> Estimate:
-    """What a site expects of a job with this repaired status; its own numbers clamp claims. `jobstart`, `batch_ends`: by the
-    batch system, which kept it from working for `suspended` seconds. None: unknown.
+    """Of a job with this repaired status; the site's numbers clamp claims. `jobstart`, `batch_ends`: by the batch system,
+    which kept it from working for `suspended` seconds. None: unknown.
     """
     if status.used_cpu is None or (age is not None and age > SILENT_SECONDS):
         return Estimate(flags=("silent",))

@@ -1,1 +1,1 @@
-"""Doors to batch systems: which jobs run, by their own record, and how they are made to end or to drain."""
+"""Doors to batch systems: which jobs run by their record, and how they are made to end or drain."""

@@ -1,4 +1,4 @@
-"""No batch system: a job is a directory of $JOBSTATUS, with cores and start in Job Features that the site wrote."""
+"""No batch system: a job is a directory of $JOBSTATUS, with cores and start in Job Features by the site."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read_job(job: str, directory: Path, features: Path, node: str) -> Candidate 
 
 
 def processes_of(uid: int, directory: str, proc: Path = Path("/proc")) -> list[int]:
-    """The outermost processes of this user that have this directory as their $JOBSTATUS."""
+    """The outermost ones of this user that have this directory as their $JOBSTATUS."""
     mark = b"JOBSTATUS=" + os.fsencode(directory)
     parents: dict[int, int] = {}
     for folder in proc.iterdir():
@@ -63,12 +63,12 @@ def processes_of(uid: int, directory: str, proc: Path = Path("/proc")) -> list[i
 
 @dataclass(frozen=True)
 class DirectoriesDoor(ConsentDoor):
-    """The jobs of this machine whose directories are where `places` says; {job} ends both paths."""
+    """Jobs of this machine by the directories in `places`; {job} ends both paths."""
 
     node: str
 
     def running(self) -> list[Candidate]:
-        """All jobs with both directories. Raises SiteFault."""
+        """Those with both directories. Raises SiteFault."""
         paths = (self.places.jobstatus, self.places.jobfeatures)
         if not all(path.endswith("/{job}") for path in paths):
             raise SiteFault(
@@ -83,7 +83,7 @@ class DirectoriesDoor(ConsentDoor):
         return list(filter(None, jobs))
 
     def kill(self, job: Candidate) -> list[Act]:
-        """SIGTERM to what the job consists of; none if no process of its user has its $JOBSTATUS."""
+        """SIGTERM; none if no process of the job's user has its $JOBSTATUS."""
         directory = self.places.status_of(job, self.node)
         pids: Sequence[int] = processes_of(job.uid, directory) if job.uid is not None else ()
         return [Act(("kill", "-TERM", *map(str, pids)))] if pids else []

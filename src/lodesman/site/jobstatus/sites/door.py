@@ -1,4 +1,4 @@
-"""What the doors share: commands with time limits, acts, and where a job's directories are."""
+"""What the doors share: commands with time limits, acts, places of directories."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ umask 022; rm -f {file}.new; echo "$end" | dd of={file}.new conv=excl status=non
 
 
 class SiteFault(RuntimeError):
-    """A batch system did not answer, or not with what can be its answer. The message is a sentence."""
+    """A batch system did not answer, or not sensibly. The message is a sentence."""
 
 
 @dataclass(frozen=True)
 class Act:
-    """One thing to do: run `words`, or write `text` to the file `path`."""
+    """Run `words`, or write `text` to the file `path`."""
 
     words: Sequence[str] = ()
     path: str = ""
@@ -52,7 +52,7 @@ class Act:
 
 @dataclass(frozen=True)
 class JobPlaces:
-    """Where the directories of jobs are, with {job}, {node} and {user}. Empty: there are none."""
+    """Directories of jobs, with {job}, {node} and {user}. Empty: there are none."""
 
     jobstatus: str = "/run/jobstatus/{job}"  # what the job writes
     jobfeatures: str = ""  # what the site writes for it; shutdowntime_job there makes it drain
@@ -60,11 +60,11 @@ class JobPlaces:
     requeue: bool = False  # a killed job waits again, where the batch system can do that
 
     def status_of(self, job: Candidate, node: str) -> str:
-        """The directory of $JOBSTATUS of this job on a node."""
+        """The directory of $JOBSTATUS on a node."""
         return _fill_in(self.jobstatus, job, node)
 
     def shutdown_acts(self, job: Candidate, ends: float, now: float) -> list[Act]:
-        """Ask the job, on each node with files of its own, to have ended at `ends`; not sooner than the promised grace."""
+        """Ask the job, on each node with files of its own, to have ended then; not before the promised grace."""
         folders = {node: _fill_in(self.jobfeatures, job, node) for node in job.nodes if self.jobfeatures}
         if self.write_with:
             return [
@@ -84,7 +84,7 @@ class JobPlaces:
 
 
 def _fill_in(text: str, job: Candidate, node: str) -> str:
-    """What has another meaning in a path, or for a shell, becomes `_`."""
+    """What has another meaning in a path or for a shell becomes `_`."""
     for word, value in (("{job}", job.job), ("{node}", node), ("{user}", job.owner)):
         text = text.replace(word, _ODD.sub("_", value))
     return text
@@ -94,24 +94,24 @@ class SiteDoor(Protocol):
     """A batch system."""
 
     def can_drain(self, job: Candidate) -> bool:
-        """Whether this job can be asked to end."""
+        """The job can be asked to end."""
 
     def running(self) -> list[Candidate]:
-        """The jobs that hold cores now, those that are leaving, too. Raises SiteFault."""
+        """What holds cores, also if it is leaving. Raises SiteFault."""
 
     def kill_s(self) -> float:
-        """For how many seconds a killed job may keep its cores, as far as the batch system says."""
+        """Seconds that a killed job may keep its cores, as far as the batch system says."""
 
     def kill(self, job: Candidate) -> list[Act]:
         """How this job is ended now."""
 
     def drain(self, job: Candidate, ends: float, now: float) -> list[Act]:
-        """How this job is made to end by then. Empty: it cannot be, or does so by itself."""
+        """Empty: it cannot be made to end by then, or does so by itself."""
 
 
 @dataclass(frozen=True)
 class ConsentDoor:
-    """Jobs that nothing but their own consent ends by then: they are asked by shutdowntime_job in their Job Features."""
+    """Nothing but their own consent ends such jobs by then: they are asked by shutdowntime_job in their Job Features."""
 
     places: JobPlaces
 
@@ -134,7 +134,7 @@ def answer(
     seconds: float = _SECONDS,
     most: int = 0,
 ) -> str:
-    """What a command prints. Raises SiteFault if it ends with more than `most`, or not in time."""
+    """Raises SiteFault if the command ends with more than `most`, or not in time."""
     try:
         done = subprocess.run(
             words, capture_output=True, stdin=subprocess.DEVNULL, timeout=seconds, check=False,
@@ -151,7 +151,7 @@ def answer(
 
 
 def perform(act: Act) -> None:
-    """A file is replaced whole, and everybody may read it. Raises SiteFault."""
+    """A file is replaced whole, for everybody to read. Raises SiteFault."""
     if not act.path:
         answer(act.words)
         return
@@ -172,7 +172,7 @@ def perform(act: Act) -> None:
 
 
 def site_number(directory: Path, *names: str) -> int | None:
-    """The first of these keys that the site, and not the job, has written."""
+    """The first key that the site, and not the job, has written."""
     for name in names:
         with suppress(OSError):
             number = os.open(directory / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -200,5 +200,5 @@ def uid_of(name: str) -> int | None:
 
 
 def shown(text: str) -> str:
-    """The start of what another program said, without what a terminal obeys."""
+    """What another program said, cut, without what a terminal obeys."""
     return "".join(letter if letter.isprintable() else "?" for letter in text[:200])

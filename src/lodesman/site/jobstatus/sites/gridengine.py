@@ -31,7 +31,7 @@ _MAY_RUN = set("rtsSTRPN")
 
 
 def read_qstat(text: str) -> list[Candidate]:
-    """The jobs that have slots; a task of an array is `JOB.TASK`. Raises SiteFault if it is cut off."""
+    """A task of an array is `JOB.TASK`. Raises SiteFault if the list is cut off."""
     try:
         root = ET.fromstring(text) if "<!" not in text else None  # noqa: S314 - without declarations
     except (ET.ParseError, ValueError):
@@ -54,7 +54,7 @@ def _running(root: ET.Element) -> Iterator[ET.Element]:
 
 
 def _job(element: ET.Element) -> Candidate | None:
-    """None for one that waits, or whose slots or start are not known. One that is being deleted is leaving."""
+    """None for one that waits, or of unknown slots or start. One that is being deleted is leaving."""
     number, tasks = element.findtext("JB_job_number") or "", element.findtext("tasks") or ""
     slots = element.findtext("granted_pe") or element.findtext("slots") or ""
     started = _time(element.findtext("JAT_start_time") or "")
@@ -103,14 +103,14 @@ def _megabytes(text: str) -> int:
 
 @dataclass(frozen=True)
 class GridEngineDoor(ConsentDoor):
-    """The cell that the commands of this machine belong to. There is no earlier end for a job that runs."""
+    """The cell of this machine's commands. It cannot set an earlier end for a running job."""
 
     def kill_s(self) -> float:
-        """`qdel` kills at once; how long -notify and epilogs take, Grid Engine does not say."""
+        """`qdel` kills at once; Grid Engine does not say how long -notify and epilogs take."""
         return 0.0
 
     def running(self) -> list[Candidate]:
-        """All jobs that have slots. Raises SiteFault."""
+        """Jobs that have slots. Raises SiteFault."""
         return [replace(job, uid=uid_of(job.owner)) for job in read_qstat(answer(QSTAT))]
 
     def kill(self, job: Candidate) -> list[Act]:

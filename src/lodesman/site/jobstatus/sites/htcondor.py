@@ -20,11 +20,11 @@ CONDOR_Q = (
 )  # fmt: skip
 _MOST = 10**15
 _RUNS = frozenset({2, 7})
-"""Running, or suspended on its slot. In any other state with a slot a job is removed, held, or sends its output."""
+"""Running, or suspended on its slot; in other states it is removed, held, or sends its output."""
 
 
 def read_condor_q(text: str) -> list[Candidate]:
-    """The jobs that have slots; no text: none. Raises SiteFault unless the list is whole."""
+    """The jobs with slots; no text: none. Raises SiteFault unless the list is whole."""
     try:
         ads = json.loads(text) if text.strip() else []
     except (ValueError, RecursionError):
@@ -77,9 +77,9 @@ class CondorDoor(ConsentDoor):
         return 0.0
 
     def running(self) -> list[Candidate]:
-        """All jobs that have slots. Raises SiteFault."""
+        """Jobs that have slots. Raises SiteFault."""
         return [replace(job, uid=uid_of(job.owner)) for job in read_condor_q(answer(CONDOR_Q))]
 
     def kill(self, job: Candidate) -> list[Act]:
-        """SIGTERM, and SIGKILL after MachineMaxVacateTime; then it waits again, unless its own policy removes it."""
+        """SIGTERM, and SIGKILL after MachineMaxVacateTime; then it waits again, unless its policy removes it."""
         return [Act(("condor_vacate_job", job.job))]

@@ -27,13 +27,13 @@ _NO_LIMIT = 65_534
 
 
 def squeue_words(mark: str) -> list[str]:
-    """The command for `read_squeue`; the mark, which no field has in it, ends each."""
+    """For `read_squeue`; the mark, which no field has in it, ends each."""
     fields = ",".join(f"{name}:0{mark}" for name in _FIELDS)
     return ["squeue", "--all", "--array", "--states=RUNNING,COMPLETING", f"--Format={fields}"]
 
 
 def read_squeue(text: str, mark: str, now: float) -> list[Candidate]:
-    """The jobs that run or complete. Raises SiteFault unless the list is whole."""
+    """What runs or completes. Raises SiteFault unless the list is whole."""
     titles, *records = text.split(f"{mark}\n")
     if len(titles.split(mark)) != len(_FIELDS) or not records or records.pop():
         raise SiteFault(f"squeue printed no whole list, but: {shown(text.strip())}")
@@ -41,7 +41,7 @@ def read_squeue(text: str, mark: str, now: float) -> list[Candidate]:
 
 
 def _job(fields: Sequence[str], now: float) -> Candidate | None:
-    """None for a job without cores, or whose cores or start are not known."""
+    """None for a job of no or unknown cores or start."""
     if len(fields) != len(_FIELDS):
         raise SiteFault(f"squeue printed an odd record: {shown(' '.join(fields))}")
     job, state, uid, user, cpus, nodes, start, end, used, tres, task = (word.strip() for word in fields)
@@ -68,7 +68,7 @@ def _job(fields: Sequence[str], now: float) -> Candidate | None:
 
 
 def read_kill_wait(text: str) -> int:
-    """The seconds until SIGKILL, and of an epilog; 65534: none is set."""
+    """Seconds until SIGKILL, or of an epilog; 65534: none is set."""
     settings = dict(_SETTING.findall(text))
     epilogs = [
         name for name in settings if re.fullmatch(r"Epilog(\[\d+\])?", name) and settings[name] != "(null)"
@@ -81,7 +81,7 @@ def read_kill_wait(text: str) -> int:
 
 
 def nodes_of(text: str) -> Iterator[str]:
-    """The nodes of a list such as `n[1-3,07]-ib,login`. Raises SiteFault."""
+    """Of a list such as `n[1-3,07]-ib,login`. Raises SiteFault."""
     parts = re.findall(r"(?:[^,\[\]]|\[[^\[\]]*\])+", text)
     if ",".join(parts) != text:
         raise SiteFault(f"squeue printed a list of nodes that is none: {shown(text)}")
@@ -126,13 +126,13 @@ def _megabytes(text: str) -> int:
 
 
 def _name(job: Candidate) -> str:
-    """For commands. One task of each array has the array's number: by that, all tasks would go."""
+    """One task of each array has the array's number: by that, all tasks would go."""
     return job.task or job.job
 
 
 @dataclass(frozen=True)
 class SlurmDoor:
-    """The cluster that the commands of this machine belong to."""
+    """The cluster of this machine's commands."""
 
     places: JobPlaces
 
@@ -141,7 +141,7 @@ class SlurmDoor:
         return True
 
     def kill_s(self) -> float:
-        """KillWait, and the limit of epilogs, if there are any."""
+        """KillWait, and the limit of epilogs, if any."""
         try:
             return read_kill_wait(answer(("scontrol", "show", "config")))
         except SiteFault:
@@ -158,7 +158,7 @@ class SlurmDoor:
         return [Act(("scontrol", "requeue", _name(job)) if self.places.requeue else ("scancel", _name(job)))]
 
     def drain(self, job: Candidate, ends: float, now: float) -> list[Act]:
-        """Its end comes nearer, never later; the job learns of it by shutdowntime_job and by its signals."""
+        """Its end comes nearer, never later; shutdowntime_job and signals tell the job."""
         if job.batch_ends is not None and job.batch_ends <= ends:
             return self.places.shutdown_acts(job, job.batch_ends, now)
         when = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(ends))

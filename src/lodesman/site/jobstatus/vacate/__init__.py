@@ -1,1 +1,1 @@
-"""Which jobs to vacate: what each would cost, the exact cheapest set, and the plan that says so. Pure."""
+"""Which jobs to vacate: what each costs, the exact cheapest set, and the plan. Pure."""

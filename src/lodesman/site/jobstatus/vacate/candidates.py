@@ -1,5 +1,5 @@
-"""What it costs to vacate a job, by a kill now or a drain. The batch system's numbers bound what a job claims; a silent job
-is charged by what the others say. Pure.
+"""What a kill now or a drain of a job costs. The batch system's numbers bound what a job claims; a silent job is charged by
+what others say. Pure.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ KILL, DRAIN = "kill", "drain"
 SILENT_FACTOR = 0.8
 MARGIN = 0.7
 SIGMA = 0.3
-"""How far ends are from what was expected of them, as the standard deviation of the logarithm, where nothing was learned."""
+"""How far ends are from the expected, as the standard deviation of the logarithm, where nothing was learned."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A running job, by the batch system's own record, with what it publishes."""
+    """A running job by the batch system's record, with what it publishes."""
 
     job: str
     owner: str  # the name of the account
@@ -48,12 +48,12 @@ class Candidate:
         return (self.status and self.status.priority_factor) or 0
 
     def cap(self, now: float) -> int:
-        """The most that a kill can lose: all cores since the start, without suspension."""
+        """The most that a kill loses: all cores since the start, without suspension."""
         return self.cores * max(0, math.ceil(now - self.started - self.suspended_seconds))
 
     @property
     def is_silent(self) -> bool:
-        """It publishes nothing that can be used."""
+        """Nothing that it publishes can be used."""
         return not self.is_believed or self.estimate is None or self.age is None or self.age > SILENT_SECONDS
 
 
@@ -65,7 +65,7 @@ class Confidence:
     value: float | None = MARGIN  # part of the deadline, or sigma (None: that of each owner)
 
     def in_time(self, estimate: Estimate, within: float) -> bool:
-        """Whether a draining job is counted on to end within a time. `risk` prices the chance that it does not."""
+        """Whether a draining job is counted on to end in time. `risk` prices the chance that it does not."""
         expected, most = estimate.remaining_expected, estimate.remaining_max
         enforced = most is not None and most <= within
         if self.kind == "max":
@@ -75,7 +75,7 @@ class Confidence:
         return expected is not None and (self.kind == "risk" or expected <= within)
 
     def missed(self, estimate: Estimate, within: float, sigma: float) -> float:
-        """The chance that it runs longer; 0 but for `risk`."""
+        """The chance of running longer; 0 but for `risk`."""
         expected, most = estimate.remaining_expected, estimate.remaining_max
         if self.kind != "risk" or expected is None or (most is not None and most <= within):
             return 0.0
@@ -97,11 +97,11 @@ class Terms:
 
     @property
     def drains_within(self) -> float:
-        """Seconds after which a job is killed, so that its cores are free in time."""
+        """Seconds after which a job is killed, to free its cores in time."""
         return max(0.0, self.within - self.kill_s)
 
     def sigma(self, owner: str) -> float:
-        """For the risk that a job of this owner ends late."""
+        """For the risk that the owner's job ends late."""
         value = self.confidence.value if self.confidence.kind == "risk" else None
         return self.sigmas.get(owner, self.sigmas.get("", SIGMA)) if value is None else value
 
@@ -119,7 +119,7 @@ class Price:
 
 
 def silent_rate(candidates: Iterable[Candidate], terms: Terms, now: float) -> float | None:
-    """Core-seconds for each core of a silent job: silent_factor times the median of what others would lose by a kill."""
+    """For each core, silent_factor times the median of what others would lose by a kill."""
     rates = [_kill_waste(job, now) / job.cores for job in candidates if _is_priced(job)]
     middle = median(rates) if rates else 0.0
     if not middle:
@@ -138,13 +138,13 @@ def _is_priced(job: Candidate) -> bool:
 
 
 def _kill_waste(job: Candidate, now: float) -> int:
-    """Never more than the whole run, whatever was claimed."""
+    """At most the whole run, whatever was claimed."""
     claimed = job.estimate and job.estimate.kill_waste
     return min(claimed or 0, job.cap(now))
 
 
 def price(job: Candidate, terms: Terms, rate: float | None, now: float) -> Price:
-    """The cheaper action, a kill if both cost the same. `rate`: of `silent_rate`."""
+    """A kill if both cost the same. `rate`: of `silent_rate`."""
     flags = job.estimate.flags if job.estimate else ()
     kill = _kill(job, terms, rate, now)
     drain = _drain(job, terms, kill.cost, now)
@@ -164,7 +164,7 @@ def _kill(job: Candidate, terms: Terms, rate: float | None, now: float) -> Price
 
 
 def _drain(job: Candidate, terms: Terms, kill_cost: int, now: float) -> Price | None:
-    """None: it cannot drain in time, or its numbers do not say."""
+    """None: not in time, or its numbers do not say."""
     expected, within = job.estimate, terms.drains_within
     if (
         expected is None

@@ -1,7 +1,7 @@
 """The cheapest jobs that free enough: an exact minimum over whole jobs (min-cost covering knapsack). Pure.
 
-Of jobs of one size the cheapest go first, so their summed costs are convex: one stage per size joins this row to the costs
-so far, O(N log N) for N cores.
+The cheapest of a size go first, so their summed costs are convex: one stage per size joins them to the costs so far, O(N log
+N) for N cores.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Callable, NamedTuple
 
 _FEW = 8  # jobs of one size, up to which trying each number of them is quickest
 SWAP_FACTOR = 1.2
-"""A job of lower priority may cost this times as much as the one whose place it takes (policy `tiebreak`)."""
+"""A job of lower priority may cost this times as much as the one it replaces (policy `tiebreak`)."""
 
 
 class Release(NamedTuple):
-    """What the end of one job frees and costs (core-seconds). Priorities compare only within one owner."""
+    """What one job's end frees and costs (core-seconds). Priorities compare only within one owner."""
 
     job: str
     owner: str
@@ -43,7 +43,7 @@ class VacateChoice:
 
 
 class Stage(NamedTuple):
-    """The jobs of one size, cheapest first, their summed costs, and the least costs before them by cores."""
+    """Jobs of one size, cheapest first, their summed costs, and the least costs before them by cores."""
 
     jobs: Sequence[Release]
     sums: Sequence[int]
@@ -52,7 +52,7 @@ class Stage(NamedTuple):
 
 @dataclass(frozen=True)
 class Cover:
-    """Least costs for at least 0, 1, ... `need` cores, and how they come about; of equal costs fewer jobs are less."""
+    """Least costs for at least 0, 1, ... `need` cores, and how they come about; of equal costs fewer jobs win."""
 
     weight: Callable[[Release], int]
     impossible: int
@@ -70,11 +70,11 @@ class Cover:
         return Cover(self.weight, self.impossible, least, stages)
 
     def shifted(self, jobs: Sequence[Release]) -> list[int]:
-        """The least costs if all of these jobs are taken anyhow."""
+        """The least costs if all of these jobs are taken."""
         return _shift(self.least, sum(release.cores for release in jobs), sum(map(self.weight, jobs)))
 
     def trace(self, cores: int) -> tuple[list[Release], int]:
-        """The jobs of the least cost for a number of cores, and what is left to cover before the first stage."""
+        """The jobs for a number of cores, and what is left to cover before the first stage."""
         chosen: list[Release] = []
         for jobs, sums, before in reversed(self.stages):
             size = jobs[0].cores
@@ -92,7 +92,7 @@ def _empty(releases: Sequence[Release], need: int) -> Cover:
 
 
 def _by_size(jobs: Iterable[Release]) -> dict[int, list[Release]]:
-    """Jobs by cores, largest first, each list by cost, and of an owner by priority."""
+    """By cores, largest first, each list by cost, and of an owner by priority."""
     groups: dict[int, list[Release]] = {}
     for release in jobs:
         if release.cores > 0:
@@ -124,7 +124,7 @@ def _with_few(least: list[int], size: int, sums: Sequence[int]) -> list[int]:
 
 
 def _with_many(least: list[int], size: int, sums: Sequence[int]) -> list[int]:
-    """Min-plus convolution with a convex row, one residue of `size` after the other."""
+    """Min-plus convolution with a convex row, one residue of `size` at a time."""
     costs = least[:]
     for first in range(min(size, len(least))):
         costs[first::size] = _convolve([least[0], *least[first::size]], sums)[1:]
@@ -133,7 +133,7 @@ def _with_many(least: list[int], size: int, sums: Sequence[int]) -> list[int]:
 
 def _convolve(values: Sequence[int], sums: Sequence[int]) -> list[int]:
     """`result[i]` is the least `values[j] + sums[i - j]`. Since sums are convex, the best j never falls as i grows: each i
-    halves what is left for the others.
+    halves the rest.
     """
     most, back = len(sums) - 1, sums[::-1]
     result = [0] * len(values)
@@ -154,7 +154,7 @@ def _convolve(values: Sequence[int], sums: Sequence[int]) -> list[int]:
 
 
 def cheapest(releases: Sequence[Release], cores: int) -> VacateChoice | None:
-    """The cheapest set that frees these cores, of such the one of fewest jobs. None: all free less."""
+    """Of the cheapest sets that of fewest jobs. None: all free less."""
     if sum(release.cores for release in releases) < cores:
         return None
     return VacateChoice(_empty(releases, cores).join(releases).trace(cores)[0])
@@ -164,7 +164,7 @@ def cheapest(releases: Sequence[Release], cores: int) -> VacateChoice | None:
 
 
 def cheapest_strict(releases: Sequence[Release], cores: int) -> VacateChoice | None:
-    """The same where no owner's job goes while one of his of lower priority stays."""
+    """As `cheapest`, but no owner's job goes while one of his of lower priority stays."""
     if sum(release.cores for release in releases) < cores:
         return None
     cover = _empty(releases, cores)
@@ -207,7 +207,7 @@ def _ranks(jobs: Iterable[Release]) -> list[list[Release]]:
 
 
 def with_lower_priority(chosen: VacateChoice, releases: Sequence[Release]) -> VacateChoice:
-    """Instead of a job one of the same owner and lower priority goes that frees no less, if it costs at most SWAP_FACTOR
+    """A job's place goes to one of the same owner and lower priority that frees no less, if it costs at most SWAP_FACTOR
     times as much.
     """
     chosen_jobs = {release.job for release in chosen.releases}
@@ -231,7 +231,7 @@ def with_lower_priority(chosen: VacateChoice, releases: Sequence[Release]) -> Va
 
 
 def _swap(release: Release, rest: Iterable[Release]) -> Release:
-    """The first of the rest, ordered by priority, that can go for a job; else the job itself."""
+    """The first of the rest, by priority, that can replace a job; else the job."""
     lower = takewhile(lambda other: other.priority < release.priority, rest)
     fit = (
         other for other in lower if frees_no_less(other, release) and other.cost <= SWAP_FACTOR * release.cost
@@ -240,14 +240,14 @@ def _swap(release: Release, rest: Iterable[Release]) -> Release:
 
 
 def frees_no_less(release: Release, other: Release) -> bool:
-    """Whether a job can take the place of another."""
+    """A job can take the other's place."""
     return (
         release.cores >= other.cores and release.memory_mb >= other.memory_mb and release.gpus >= other.gpus
     )
 
 
 def inversions(chosen: Iterable[Release], releases: Iterable[Release]) -> int:
-    """How often a job goes while one of its owner, of lower priority, stays."""
+    """How often a job goes while one of its owner and lower priority stays."""
     gone = {release.job for release in chosen}
     lowest: Mapping[str, int] = {
         owner: min(stays) for owner, jobs in _by_owner(releases).items()

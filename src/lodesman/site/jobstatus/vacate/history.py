@@ -1,6 +1,6 @@
 """What was learned of owners and jobs: how far ends were from what was published, and who claims too much. Pure.
 
-An end is compared with what was published first after the last start or commit: until then payloads could begin.
+An end is compared with what was first published after the last start or commit: until then payloads could begin.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from lodesman.site.jobstatus.values import SKEW_SECONDS, Status
 from lodesman.site.jobstatus.waste import STALE_SECONDS
 
 CREDULITY = 10
-"""What is assumed of an owner weighs as much as this many ends that were seen."""
+"""An assumption about an owner weighs as much as this many observed ends."""
 MOST_ENDS, MOST_AGE_S = 50, 90 * 86_400.0
-"""The ends of an owner that are kept: the last ones, and none that is older (seconds)."""
+"""An owner's ends that are kept: the last, none older (seconds)."""
 MOST_AT_CAP = 3
-"""A job that is found at its cap more often than this, in a row, is not believed."""
+"""A job found at its cap more often than this in a row is not believed."""
 _LEAST_LEFT_S = 60.0  # nearer ends say more of our clock than of the job
 _MOST_ERROR = 3.0  # a factor of 20
 _CLOSE, _CLOSE_S = (
@@ -31,7 +31,7 @@ _LEAVING = -1
 
 
 class Sighting(NamedTuple):
-    """What is remembered of a running job; times in UNIX seconds."""
+    """What is remembered of a job; UNIX seconds."""
 
     owner: str
     started: float
@@ -47,7 +47,7 @@ class Sighting(NamedTuple):
 
 
 class JobEnd(NamedTuple):
-    """When a job ended, and the logarithm of its real over its expected time until then."""
+    """When a job ended, and the logarithm of its real over its expected time."""
 
     at: float
     error: float
@@ -61,7 +61,7 @@ class VacateHistory:
     ends: Mapping[str, tuple[JobEnd, ...]] = field(default_factory=dict)  # by owner, the oldest first
 
     def sigmas(self) -> dict[str, float]:
-        """By owner the standard deviation of the logarithm of real over expected times; '': all others."""
+        """By owner, of the logarithm of real over expected times; '': all others."""
         site = sigma((end.error for ends in self.ends.values() for end in ends), SIGMA)
         return {
             "": site,
@@ -69,7 +69,7 @@ class VacateHistory:
         }
 
     def judged(self, job: Candidate) -> Candidate:
-        """The job, silent if it has claimed too much too often."""
+        """Silent if it has claimed too much too often."""
         before = self.running.get(job.job)
         if before is None or before.started != job.started or before.at_cap <= MOST_AT_CAP:
             return job
@@ -79,7 +79,7 @@ class VacateHistory:
 
 
 def sigma(errors: Iterable[float], assumed: float) -> float:
-    """Of these errors and CREDULITY others of the assumed size. Few ends change little."""
+    """Of these and CREDULITY other errors of the assumed size. Few ends change little."""
     squares = [error * error for error in errors]
     return math.sqrt((CREDULITY * assumed**2 + sum(squares)) / (CREDULITY + len(squares)))
 
@@ -87,7 +87,7 @@ def sigma(errors: Iterable[float], assumed: float) -> float:
 def after_list(
     before: VacateHistory, running: Iterable[Candidate], now: float, killed: Collection[str] = ()
 ) -> VacateHistory:
-    """After all running jobs were listed: those that are gone have ended; `killed` are made to end now."""
+    """All running jobs were listed: the missing have ended; `killed` are made to end now."""
     listed = {candidate.job: candidate for candidate in running}
     still: dict[str, Sighting] = {}
     ends = dict(before.ends)
@@ -109,7 +109,7 @@ def _recent(ends: Mapping[str, tuple[JobEnd, ...]], now: float) -> dict[str, tup
 
 
 def _error(sighting: Sighting, now: float) -> float | None:
-    """None: what was expected, or when it ended, is not known. A job that was killed says only that it was late."""
+    """None: what was expected, or when it ended, is not known. A killed job says only that it was late."""
     if sighting.ends is None or now - sighting.last_seen > max(
         _CLOSE_S, _CLOSE * (sighting.last_seen - sighting.seen)
     ):
@@ -121,7 +121,7 @@ def _error(sighting: Sighting, now: float) -> float | None:
 
 
 def after_look(before: VacateHistory, looked: Iterable[Candidate], now: float) -> VacateHistory:
-    """After it was read what these running jobs publish."""
+    """What these running jobs publish was read."""
     sightings = {
         job.job: _sighting(before.running.get(job.job), job, job.status, now)
         for job in looked

@@ -1,4 +1,4 @@
-"""The plan: which jobs go, how, when their cores are free and what it costs; or what is missing. Pure."""
+"""The plan: which jobs go, how, when cores are free at what cost; or what is missing. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class VacateRequest:
 
 @dataclass(frozen=True)
 class Victim:
-    """A job that goes, and what it frees where it was asked for. Times are seconds from the plan's."""
+    """A job that goes, and what it frees where asked. Times are seconds from the plan's."""
 
     job: str
     owner: str
@@ -59,7 +59,7 @@ class Victim:
 
 @dataclass(frozen=True)
 class VacatePlan:
-    """What to do. Costs are core-seconds."""
+    """Costs are core-seconds."""
 
     made_at: float
     request: VacateRequest
@@ -79,12 +79,12 @@ class VacatePlan:
 
     @property
     def is_feasible(self) -> bool:
-        """There is something to do, and it may be done."""
+        """Something is to be done, and may be."""
         return self.missing is None and not self.too_dear and not self.too_old
 
 
 Commands = Callable[[Candidate, str], Sequence[str]]
-"""What the batch system calls an action on a job, as lines for people."""
+"""What the batch system calls an action on a job, in lines for people."""
 
 
 def make_plan(
@@ -93,7 +93,7 @@ def make_plan(
     now: float,
     commands: Commands | None = None,
 ) -> VacatePlan:
-    """The cheapest jobs that free what is asked for, at `now` (UNIX seconds)."""
+    """Of the cheapest jobs that free enough, at `now` (UNIX seconds)."""
     ages = [job.age for job in candidates if job.age is not None]
     planner = _Planner(candidates, request, now)
     plan = VacatePlan(
@@ -133,7 +133,7 @@ class _Selection:
 
 
 class _Planner:
-    """The jobs that may go, with their prices, and what each frees everywhere or on a node."""
+    """Jobs that may go, with prices, and what each frees everywhere or on a node."""
 
     def __init__(self, candidates: Sequence[Candidate], request: VacateRequest, now: float) -> None:
         self.request, self.now = request, now
@@ -160,7 +160,7 @@ class _Planner:
             self.places[""].append(self._release(job, len(nodes)))
 
     def _release(self, job: Candidate, nodes: int) -> Release:
-        """What it frees on some of its nodes: an equal part on each, rounded down."""
+        """On some of its nodes: an equal part on each, rounded down."""
         every = max(1, len(job.nodes))
         part = nodes if nodes and job.nodes else every
         frees = [amount * part // every for amount in (job.cores, job.memory_mb, job.gpus)]
@@ -168,7 +168,7 @@ class _Planner:
         return Release(job.job, job.owner, job.priority, frees[0], cost, memory_mb=frees[1], gpus=frees[2])
 
     def choose(self, priority: str) -> _Selection | None:
-        """The cheapest places. Jobs that span nodes are counted once, and then the set is not proven."""
+        """Jobs that span nodes are counted once, and then the set is not proven."""
         count = self.request.nodes or 1
         choices = {name: self._choose_at(self.places[name], priority) for name in self.places}
         best = sorted(
@@ -192,7 +192,7 @@ class _Planner:
         return [release for name in places for release in self.places[name]]
 
     def missing(self) -> ResourceNeed:
-        """What the place that has most of it lacks, each kind by itself."""
+        """What the place with most of it lacks, each kind by itself."""
         frees = [
             (
                 sum(release.cores for release in jobs),
@@ -210,7 +210,7 @@ class _Planner:
         return ResourceNeed(*lacks)
 
     def youngest_first(self, places: Sequence[str]) -> int:
-        """What is lost if the youngest jobs at these places are killed until enough is free."""
+        """What is lost if the youngest jobs there are killed until enough is free."""
         now_terms = replace(self.request.terms, within=0.0)
         lost: dict[str, int] = {}
         for name in places:

@@ -1,4 +1,4 @@
-"""The cheapest jobs that free memory and GPUs beside cores: branch and bound for few jobs, else close to it. Pure."""
+"""The cheapest jobs that free memory and GPUs beside cores: branch and bound for few jobs, else nearly. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Callable
 from lodesman.site.jobstatus.vacate.choice import Release, VacateChoice, cheapest
 
 MOST_JOBS = 60
-"""With more jobs the set is good, and not proven to be the best."""
+"""With more jobs the set is good, not proven best."""
 _MOST_STEPS = 100_000
 _UNITS = 1024  # in which an amount is counted at most
 
@@ -40,7 +40,7 @@ def _kinds(need: ResourceNeed) -> list[_Resource]:
 
 
 def cheapest_for(releases: Sequence[Release], need: ResourceNeed) -> VacateChoice | None:
-    """The cheapest set that frees all that is needed, then that of fewest jobs. None: all free less."""
+    """Of the cheapest that of fewest jobs. None: all free less."""
     if need.memory_mb <= 0 and need.gpus <= 0:
         return cheapest(releases, need.cores)
     kinds = _kinds(need)
@@ -79,7 +79,7 @@ def _lacks(chosen: Sequence[Release], kind: _Resource) -> bool:
 
 
 def _cheapest_units(releases: Sequence[Release], kind: _Resource, lacks: int) -> list[Release]:
-    """By whole units; all jobs if rounding leaves too little."""
+    """By whole units; all if rounding leaves too little."""
     amounts = [release._replace(cores=kind.frees(release) // kind.unit) for release in releases]
     chosen = cheapest(amounts, -(-lacks // kind.unit))
     names = {release.job for release in (amounts if chosen is None else chosen.releases)}
@@ -87,7 +87,7 @@ def _cheapest_units(releases: Sequence[Release], kind: _Resource, lacks: int) ->
 
 
 class _Search:
-    """Depth first, cheapest for what they free first. What is left of each kind, alone, bounds the cost from below."""
+    """Depth first, cheapest for what they free first. What each kind lacks alone bounds the cost from below."""
 
     def __init__(self, releases: Sequence[Release], kinds: Sequence[_Resource], best: VacateChoice) -> None:
         self.scale, self.kinds, self.best = len(releases) + 1, kinds, best
@@ -120,7 +120,7 @@ class _Search:
         return rows[::-1]
 
     def run(self) -> VacateChoice:
-        """The best set, proven unless the search was cut short."""
+        """The best set, proven unless cut short."""
         self._visit(0, 0, [kind.need for kind in self.kinds], [])
         return replace(self.best, proven=self.steps < _MOST_STEPS)
 

@@ -1,5 +1,5 @@
-"""What choices of jobs would have lost: policies on jobs whose payloads and real ends are known. Pure. What jobs ran and
-saved is no part of accounting: it is assumed, and drawn at random.
+"""What policies would have lost, on jobs whose payloads and real ends are known. Pure. What ran and was saved is no part of
+accounting: it is assumed, at random.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ class Assumptions:
     spread: float = 0.5  # sigma of the logarithm of the owners' errors
 
     def error_of(self, owner: str) -> float:
-        """Of this owner, always the same."""
+        """Always the same of this owner."""
         return self.error * math.exp(random.Random(owner).gauss(0, self.spread))
 
 
 @dataclass(frozen=True)
 class SimulatedJob:
-    """A job at one moment: what the site sees of it, and what is so."""
+    """A job as the site sees it, and what is so."""
 
     candidate: Candidate
     payloads: Sequence[RunningPayload]
     real_ends: Sequence[float]  # of each payload
 
     def killed(self, now: float) -> float:
-        """Core-seconds that a kill loses."""
+        """In core-seconds."""
         return sum(payload.cores * (now - payload.committed) for payload in self.payloads)
 
     def drained(self, now: float, within: float) -> float:
-        """Core-seconds that a drain loses: it kills what still runs when the time is over."""
+        """In core-seconds: a drain kills what still runs when the time is over."""
         ends = [min(end, now + within) for end in self.real_ends]
         last = max(ends, default=now)
         idle = self.candidate.cores * (last - now)
@@ -66,7 +66,7 @@ class SimulatedJob:
 
 @dataclass(frozen=True)
 class LoggedJob:
-    """A job of an accounting log; times in seconds of its own."""
+    """Times in seconds of the accounting log."""
 
     job: str
     owner: str
@@ -78,7 +78,7 @@ class LoggedJob:
 
 
 def read_swf(lines: Iterable[str]) -> Iterator[LoggedJob]:
-    """The jobs that ran, of a log in the Standard Workload Format 2.2; cores can be freed together within a partition."""
+    """Of a log in the Standard Workload Format 2.2; cores can be freed together within a partition."""
     for line in lines:
         fields = line.split()
         if len(fields) < 18 or fields[0].startswith(";"):
@@ -103,7 +103,7 @@ def read_swf(lines: Iterable[str]) -> Iterator[LoggedJob]:
 
 
 def simulate_job(logged: LoggedJob, assumed: Assumptions, rng: random.Random, now: float) -> SimulatedJob:
-    """The job as it is `now`, while it runs."""
+    """As it is `now`, while it runs."""
     if rng.random() < assumed.pilots:
         slots = _slots(logged.cores, rng)
         payloads = [_payload(logged, cores, assumed, rng, now) for cores in slots]
@@ -148,7 +148,7 @@ def _slots(cores: int, rng: random.Random) -> Iterator[int]:
 def _payload(
     logged: LoggedJob, cores: int, assumed: Assumptions, rng: random.Random, now: float
 ) -> RunningPayload:
-    """The one that runs now, of those since the start; it ends with its pilot at the latest."""
+    """The one of those since the start that runs now; it ends with its pilot at the latest."""
     begun = logged.started
     for _ in range(_MOST_PAYLOADS):
         end = begun + _HOUR * assumed.payload_hours * math.exp(rng.gauss(0, assumed.payload_sigma))
@@ -165,7 +165,7 @@ def _expected(real: float, error: float, rng: random.Random, now: float) -> floa
 def learn_errors(
     log: Iterable[LoggedJob], assumed: Assumptions, rng: random.Random, now: float
 ) -> dict[str, float]:
-    """What a site knows of the errors of owners, after the jobs that have ended by now."""
+    """By owner, after the jobs that have ended by now."""
     ended: dict[str, int] = {}
     for logged in log:
         if logged.ended <= now:
@@ -182,7 +182,7 @@ def learn_errors(
 
 @dataclass(frozen=True)
 class Losses:
-    """Core-seconds that freeing some cores would lose, by policy. `risk` learns of owners, the best know the future."""
+    """Core-seconds lost by policy. `risk` learns of owners, the best know the future."""
 
     youngest: float
     kills: float
@@ -193,7 +193,7 @@ class Losses:
 
 
 def compare(jobs: Sequence[SimulatedJob], cores: int, now: float, terms: Terms) -> Losses | None:
-    """All policies on the same jobs. None: they have too few cores."""
+    """On the same jobs. None: they have too few cores."""
     if sum(job.candidate.cores for job in jobs) < cores:
         return None
     by_id = {job.candidate.job: job for job in jobs}
@@ -238,7 +238,7 @@ def _best(jobs: Sequence[SimulatedJob], lost: dict[str, float], cores: int) -> f
 def moments(
     log: Sequence[LoggedJob], count: int, rng: random.Random
 ) -> Iterator[tuple[float, list[LoggedJob]]]:
-    """Random moments, each with the jobs of one place, as often as cores were busy there."""
+    """Random, each with the jobs of one place, as often as cores were busy there."""
     used = list(accumulate(logged.cores * (logged.ended - logged.started) for logged in log))
     places: dict[str, list[LoggedJob]] = {}
     for logged in sorted(log, key=lambda logged: logged.started):
