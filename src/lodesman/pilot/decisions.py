@@ -121,7 +121,7 @@ class ClaimRequest:
 
 
 def reserve_s(life_s: float) -> float:
-    """The part of a life of that length kept for packing and reporting: 2 %, 2 s to a minute."""
+    """For packing and reporting: 2 % of the life, 2 s to a minute."""
     return min(60.0, max(2.0, 0.02 * life_s))
 
 
@@ -190,9 +190,7 @@ def why_leave(slot: Slot, load: Load, now: float, *, idle_s: float) -> str:
 
 
 def contact_lost(now: float, *, last_contact: float, last_end: float, lease_s: float) -> bool:
-    """No server was found for a lease: results and slot are given up. Less silence loses nothing: a new contact gives a
-    whole new lease.
-    """
+    """No server was found for a lease: results and slot are given up. A new contact gives a whole new lease."""
     return now - max(last_contact, last_end) > lease_s
 
 

@@ -47,7 +47,7 @@ class _Item:
 
 
 class Outbox:
-    """Keeps reports in order per attempt. Any thread may call `put`, `keys` and `wait_empty`."""
+    """Reports in order per attempt. Any thread may call `put`, `keys` and `wait_empty`."""
 
     def __init__(self, context: PilotContext) -> None:
         self._directory = context.directory / "outbox"

@@ -29,7 +29,7 @@ _REST_S = 1.0
 
 
 class Reaper:
-    """All processes of all payloads of this pilot, a subreaper. Any thread may call it."""
+    """All payloads' processes; the pilot is a subreaper. Any thread may call it."""
 
     def __init__(self, nursery: Nursery) -> None:
         self._nursery = nursery

@@ -93,7 +93,7 @@ class Claimer:
                     self._roster.changed.wait_for(lambda: self._closed, pause_s)
 
     def renew(self) -> None:
-        """End the poll under way if more, or nothing, would be asked for now."""
+        """End the poll if more, or nothing, would be asked for now."""
         with self._roster.changed:
             request = self._asked
             if request is None or not request.count:  # for jobs ahead alone, it is answered at once

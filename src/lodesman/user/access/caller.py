@@ -1,4 +1,4 @@
-"""The server as a user's program calls it: typed calls over one kept connection."""
+"""Typed calls of a user's program over one kept connection."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Caller:
             query = replace(query, last=end - 1) if query.newest else replace(query, first=end + 1)
 
     def control(self, body: ControlBody, query: ControlQuery | None = None) -> Controlled:
-        """Act on all jobs: the server answers after some seconds, and is asked for the rest."""
+        """The server answers after some seconds, and is asked for the rest."""
         from msgspec.structs import replace
 
         from lodesman.wire import calls

@@ -67,7 +67,7 @@ class FilePicker:
             self._folders.setdefault(pure.parts[0], {})[place] = path
 
     def add_word(self, word: str) -> None:
-        """Add a file, a whole folder or a pattern. Raises InvalidRequest."""
+        """A file, a whole folder or a pattern. Raises InvalidRequest."""
         names = [word]
         if not os.path.lexists(word):
             names = sorted(glob.glob(word, recursive=True))  # noqa: PTH207 - hidden files are left out, as by a shell
@@ -127,7 +127,7 @@ def files_below(path: Path) -> Iterator[tuple[Path, str]]:
 
 
 def joined_inputs(entries: Iterable[Any], inputs: Mapping[str, Taken], base: Path) -> list[Any]:
-    """The entries of an InputSandbox below `base`, and what is taken along. Raises InvalidRequest."""
+    """Entries below `base`, and what is taken along. Raises InvalidRequest."""
     from lodesman.languages.jobs.record import tidy
 
     names = [tidy(name) if isinstance(name, str) and tidy(name) in inputs else name for name in entries]

@@ -48,7 +48,7 @@ class UnpackedOutput:
 
 
 class DamagedArchive(LodesmanError, code="damaged-archive"):
-    """An archive that cannot be read to its end or unpacked here."""
+    """It cannot be read to its end or unpacked here."""
 
 
 def wrote_nothing(job: Job) -> bool:

@@ -129,7 +129,7 @@ def limit_option(
 
 
 def merge_ranges(words: Iterable[tuple[Range, ...]]) -> tuple[Range, ...]:
-    """All ranges together, ascending. Raises InvalidRequest for too many."""
+    """Ascending. Raises InvalidRequest for too many."""
     return parse_ranges(str(part) for word in words for part in word)
 
 

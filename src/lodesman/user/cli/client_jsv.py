@@ -155,7 +155,7 @@ class VerifiedDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientRequest:
-    """The class, the edits and the scripts of one call."""
+    """The class, edits and scripts of one call."""
 
     job_class: str = ""
     usual_class: str = ""  # of a description that names none

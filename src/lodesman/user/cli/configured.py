@@ -1,4 +1,4 @@
-"""The configuration that `--config`, `--data` and `--set` name, and the check of its data."""
+"""The configuration of `--config`, `--data` and `--set`, and the check of its data."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _setting(word: str) -> tuple[str, str, Any]:
 
 
 def configured(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the configuration of its options as `chosen`."""
+    """The configuration of its options, as `chosen`."""
 
     @click.option(
         "--config", "config_file", metavar="FILE", type=FILE, help="The configuration. [default: ./lode.toml]"
@@ -86,7 +86,7 @@ def configured(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def no_server() -> Iterator[None]:
-    """Raises Conflict, with what to do, if a server has the data."""
+    """Raises Conflict if a server has the data."""
     try:
         yield
     except Conflict as owned:

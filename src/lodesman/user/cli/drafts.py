@@ -152,7 +152,7 @@ class Outcome:
             yield draft, answer
 
     def finish(self, session: Session, name: str, **more: object) -> int:
-        """Show the result under that name, and the errors; returns the exit code."""
+        """Show the result and the errors; returns the exit code."""
         for _, fault in self.faults:
             advise(fault)
         if session.as_json:
@@ -166,7 +166,7 @@ class Outcome:
 def read_all(
     session: Session, files: Sequence[str], options: DescriptionOptions, outcome: Outcome
 ) -> list[ReadyFile]:
-    """Read and check every file, gathering errors. Raises InvalidConfig."""
+    """Every file, gathering errors. Raises InvalidConfig."""
     if files.count(_STDIN) > 1:
         raise click.UsageError("Standard input can be read only once.")
     if options.refused:
@@ -191,7 +191,7 @@ def label_of(name: str) -> str:
 
 
 def read_text(name: str) -> bytes:
-    """The bytes of a file; `-` is standard input. Raises InvalidRequest, TooLarge."""
+    """`-` is standard input. Raises InvalidRequest, TooLarge."""
     from lodesman.languages.jobs import ARRAY_LIMITS
 
     most = ARRAY_LIMITS.text_bytes

@@ -173,5 +173,5 @@ def examples_of(path: Sequence[str]) -> list[str]:
 
 
 def command_line(line: str) -> str:
-    """The command without its remark and the words of the shell around it."""
+    """Without its remark and the words of the shell around it."""
     return line.removeprefix('eval "$(').split(')"')[0].split("   ")[0].split(" | ")[0].split(" > ")[0]

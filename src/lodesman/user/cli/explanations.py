@@ -40,7 +40,7 @@ CLAUSE_TITLES = ("value", "clause", "here", "there")
 def show_explained(
     answer: JobExplained, title: str, queue: QueueForJob | None = None, *, verbose: bool = False
 ) -> None:
-    """Say why a job waits, and all that one queue has against it."""
+    """Why a job waits, and all that one queue has against it."""
     verdict = _verdict(answer, title)
     room = _room(verdict)
     if queue:
@@ -162,7 +162,7 @@ def _show_steps(answer: _Explained, steps: Sequence[Step]) -> None:
 
 
 def show_suggestions(changes: Sequence[JobChange | ResourceChange], queues: int = 0) -> None:
-    """Print the smallest changes that would help; `queues`: all that are open to the job."""
+    """`queues`: all that are open to the job."""
     if changes:
         click.echo("\nSuggestions:")
     for change in changes:

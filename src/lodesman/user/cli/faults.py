@@ -1,4 +1,4 @@
-"""Errors as people read them, and the exit codes that programs go by (docs/cli.md)."""
+"""Errors for people, and exit codes for programs (docs/cli.md)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def exit_code(fault: LodesmanError) -> int:
 
 
 def exit_code_of(faults: Iterable[LodesmanError], *, some_done: bool) -> int:
-    """The exit code of a call for many things: theirs if all failed alike."""
+    """Of a call for many things: theirs if all failed alike."""
     codes = {exit_code(fault) for fault in faults}
     if not codes:
         return 0
@@ -39,7 +39,7 @@ def exit_code_of(faults: Iterable[LodesmanError], *, some_done: bool) -> int:
 
 
 def advise(fault: LodesmanError) -> None:
-    """Add what to do when there was no answer, once."""
+    """What to do when there was no answer, once."""
     if isinstance(fault, Unavailable):
         if fault.data.get("sent"):
             if not fault.hint.startswith(_CARRIED_OUT):
@@ -49,7 +49,7 @@ def advise(fault: LodesmanError) -> None:
 
 
 def refusal(error: LodesmanError) -> Iterator[str]:
-    """The lines of an error: one, or one for each fault of a configuration."""
+    """One line, or one for each fault of a configuration."""
     faults = error.data.get("faults", ())
     if not isinstance(error, InvalidConfig) or len(faults) < 2:
         yield f"lode: {plain(error)}"
@@ -69,7 +69,7 @@ def placed(label: str, fault: LodesmanError) -> str:
 
 
 def without_place(fault: LodesmanError) -> LodesmanError:
-    """The error without line and column, which are not those of the user's file."""
+    """Line and column are not those of the user's file."""
     fault.message = _PLACE.sub("", fault.message, count=1)
     fault.data = {name: value for name, value in fault.data.items() if name not in ("line", "column")}
     return fault

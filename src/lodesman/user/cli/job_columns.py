@@ -16,7 +16,7 @@ from lodesman.wire.vocabulary import JobState, MainReason
 
 
 def job_remark(row: Job) -> str:
-    """Why a job is where it is, as far as its row says."""
+    """As far as the row says."""
     if row.state == JobState.WAITING and row.main_reason:
         return f"{row.main_reason} (before: {row.reason})" if row.reason else row.main_reason
     ended = row.state in (JobState.FAILED, JobState.KILLED) and row.cause
@@ -36,7 +36,7 @@ def ending_of(row: Job | Attempt) -> str:
 
 
 def usual_of_jobs(*, owners: bool, start: bool) -> Sequence[str]:
-    """The columns that are shown if none is named."""
+    """The columns if none is named."""
     shown = ["job", "name", "state", "since", "age"]
     return [
         *shown,
@@ -113,9 +113,8 @@ _STYLES: Final = {"#": "green", "x": "red", ">": "yellow", ".": "blue", "h": "ma
 
 
 def bar(counts: Mapping[JobState, int], width: int = WIDTH) -> StyledText:
-    """The parts that are done (`#`), failed or killed (`x`), with a pilot (`>`), waiting (`.`), held (`h`).
-
-    Each that has jobs is seen; the colour is that of the most urgent.
+    """The parts that are done (`#`), failed or killed (`x`), with a pilot (`>`), waiting (`.`), held (`h`). Each is seen;
+    the most urgent gives the colour.
     """
     sizes = {sign: sum(counts.get(one, 0) for one in members) for sign, members in _SIGNS.items()}
     total = sum(sizes.values())
@@ -172,7 +171,7 @@ def _counted(counts: Mapping[str, int] | Mapping[MainReason, int]) -> str:
 
 
 def usual_of_submissions(*, owners: bool, shared: bool) -> Sequence[str]:
-    """The columns that are shown if none is named."""
+    """The columns if none is named."""
     first = ["submission", *(["owner"] if owners or shared else []), *(["shared_by"] if shared else [])]
     return [*first, "jobs", "name", "age", "progress", "states", "remark"]
 

@@ -1,4 +1,4 @@
-"""The words of `lode submit`: descriptions, a command, a script with lines of options, a class."""
+"""The words of `lode submit`: descriptions, a command, a script with options, a class."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MARK = "#LODE"
 
 
 class JobCommand(click.Command):
-    """A command about descriptions, or about a `command`: a program, or the `script` and its arguments."""
+    """About descriptions, or a `command`: a program, or the `script` and its arguments."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Options stand before the command or script; they win over `#LODE` lines."""
@@ -121,7 +121,7 @@ def _add_options(ctx: click.Context, others: dict[str, Any]) -> None:
 
 
 def is_script(name: str) -> bool:
-    """Whether a file begins with `#!`, has lines of a batch system, or is executable and no description."""
+    """Begins with `#!`, has lines of a batch system, or is executable and no description."""
     path = Path(name)
     try:
         with path.open("rb") as file:
@@ -204,7 +204,7 @@ def head_of(path: str) -> str:
 
 
 def has_lines(text: str) -> bool:
-    """Whether a script has lines of a batch system."""
+    """Lines of a batch system."""
     if "#" not in text:
         return False
     from lodesman.languages.directives.scripts import translate_script
@@ -232,7 +232,7 @@ def _is_folder(path: str) -> bool:
 
 
 def add_translation(ctx: click.Context, script: str, label: str) -> None:
-    """Add what lines of batch systems ask for, after the options, and say it."""
+    """What lines of batch systems ask for, after the options; says it."""
     from lodesman.languages.directives.scripts import translate_script, unread_lines
 
     text, params = head_of(script).removeprefix("\ufeff"), ctx.params
@@ -272,7 +272,7 @@ def add_translation(ctx: click.Context, script: str, label: str) -> None:
 
 
 def with_interpreter(record: Record, *, interpreter: str, literal: bool) -> Record:
-    """The record with its interpreter; `literal`: percent signs stand for themselves."""
+    """`literal`: percent signs stand for themselves."""
     from lodesman.languages.directives.variables import escape_percents
 
     if interpreter:

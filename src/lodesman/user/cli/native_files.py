@@ -1,4 +1,4 @@
-"""Texts in the words of Grid Engine; faults come back at their places."""
+"""Texts of Grid Engine; faults come back at their places."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NativeText(NamedTuple):
     files: tuple[tuple[int, str], ...]  # each with the line, from 0, at which it begins
 
     def place(self, line: int) -> tuple[str, int]:
-        """The file and its line, from 1, of a line of the text."""
+        """The file and its line, from 1."""
         start, file = [start for start in self.files if start[0] < max(line, 1)][-1]
         return file, line - start
 
@@ -43,7 +43,7 @@ class NativeText(NamedTuple):
             note(f"{file}:{line}: {notice.message}")
 
     def say_faults(self, session: Session, fault: LodesmanError) -> None:
-        """For people: print the faults at their places and end the command, by Exit."""
+        """For people; ends the command, by Exit."""
         faults = fault.data.get("faults", ())
         if not faults or session.as_json:
             return
@@ -57,7 +57,7 @@ class NativeText(NamedTuple):
 
 
 def read_native(path: Path) -> NativeText:
-    """Read a file, all files of a folder, or standard input (`-`). Raises OSError, InvalidRequest."""
+    """A file, all files of a folder, or standard input (`-`). Raises OSError, InvalidRequest."""
     texts, files, line = list[str](), list[tuple[int, str]](), 0
     for file in _files(path):
         if texts and not texts[-1].endswith("\n"):
@@ -70,7 +70,7 @@ def read_native(path: Path) -> NativeText:
 
 
 def class_names(words: Iterable[str]) -> list[str]:
-    """The names of job classes; a folder stands for those in its files."""
+    """A folder stands for the job classes in its files."""
     names: list[str] = []
     for word in words:
         is_folder = "/" in word and Path(word).is_dir()

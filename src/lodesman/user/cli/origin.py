@@ -1,4 +1,4 @@
-"""Which commit of the sources this program is. scripts/build_commit.py runs this file without the package."""
+"""Which commit this program is. scripts/build_commit.py runs this file without the package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SHOWN = 12
 
 
 def version_text(version: str, package: Path) -> str:
-    """The version, and the commit if it is known."""
+    """With the commit, if known."""
     commit = source_commit(package)
     return f"{version} (commit {commit[:_SHOWN]})" if commit else version
 

@@ -1,4 +1,4 @@
-"""How long work says how far it is: a bar for people, lines in a log."""
+"""How long work shows its progress: a bar for people, lines in a log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Pace:
         self._last, self._rest, self._said = now, _FIRST_SECONDS, ""
 
     def is_due(self, now: float, words: str) -> bool:
-        """Whether to say these words now; if so, they count as said."""
+        """Words that are due count as said."""
         silent = now - self._last
         if silent < (_LIFE_SECONDS if words == self._said else self._rest):
             return False
@@ -38,7 +38,7 @@ class Pace:
 
 @contextmanager
 def patience(text: str, *, seconds: float = 2.0) -> Iterator[None]:
-    """Say to a person what goes on, if it takes longer than that."""
+    """Say to a person what goes on, if it lasts."""
     if not is_terminal(sys.stderr):
         yield
         return
@@ -67,7 +67,7 @@ class _ProgressLog:
 def progress(
     title: str, total: int, *, shown: bool, of_bytes: bool = False, silent: bool = False
 ) -> Iterator[Callable[[int], None]]:
-    """The function that counts what is done: a bar for people if `shown`, else lines unless `silent`."""
+    """Returns the function that counts: a bar for people if `shown`, else lines unless `silent`."""
     if not is_terminal(sys.stderr):
         yield (
             (lambda _: None)

@@ -46,7 +46,7 @@ def choice_options(command: F) -> F:
 
 
 def take_choice(options: dict[str, Any]) -> Selection | None:
-    """Take these options out of all; None if none is given."""
+    """None if none of these options is given."""
     values = {name: options.pop(name) for name in _NAMES}
     choice = Selection(
         [JobState(state) for state in values["states"]], values["name"], list(values["submissions"]), values["owner"],
@@ -135,7 +135,7 @@ class Question:
     start: bool = False
 
     def query(self, within: Range | None, limit: int) -> JobsQuery:
-        """The query for one range, or for all jobs."""
+        """For one range, or for all jobs."""
         states = self.states or (
             [] if self.ranges else [state for state in STATES if state != JobState.DELETED]
         )
@@ -179,7 +179,7 @@ _NO_FILTERS = Question().filters()
 
 @dataclass(slots=True)
 class LimitedRows(Generic[R]):
-    """At most `limit` rows, fetched as they are taken, once."""
+    """At most `limit` rows, fetched once, as they are taken."""
 
     source: Iterator[R]
     limit: int

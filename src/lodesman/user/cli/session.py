@@ -34,14 +34,14 @@ class Session(Caller):
         return json.loads(self.fetch(call, None, None))
 
     def answer(self, call: Call[Q, B, A], query: Q | None = None, body: B | None = None) -> A:
-        """The answer for people; `--json` prints it and ends the command, by Exit."""
+        """For people; `--json` prints it and ends the command, by Exit."""
         raw = self.fetch(call, query, body)
         if self.as_json:
             self.exit_if_json(json.loads(raw))
         return call.read(raw)
 
     def exit_if_json(self, value: Any, code: int = 0) -> None:
-        """With `--json` print this value, and end the command, by Exit."""
+        """By Exit, after this value is printed."""
         if self.as_json:
             emit_json(value)
             raise click.exceptions.Exit(code)
@@ -49,7 +49,7 @@ class Session(Caller):
     def show_some(
         self, name: str, rows: Sequence[R], limit: int, show: Callable[[Sequence[R]], None]
     ) -> None:
-        """Show at most `limit` rows, and say whether there are more."""
+        """At most `limit` rows; says whether there are more."""
         some, more = rows[:limit], len(rows) > limit
         self.exit_if_json({name: some, "more": more})
         show(some)

@@ -62,7 +62,7 @@ def state(name: str) -> StyledText:
 
 
 def emit_json(value: Any, *, err: bool = False) -> None:
-    """Print a value as JSON, in ASCII: it steers no terminal."""
+    """In ASCII: it steers no terminal."""
     import msgspec
 
     click.echo(json.dumps(msgspec.to_builtins(value), indent=None if err else 2), err=err)
@@ -113,7 +113,7 @@ def note(text: str) -> None:
 
 
 def note_all(remarks: Iterable[Remark], before: str = "") -> None:
-    """Faults or notices of a configuration, one a line."""
+    """One a line."""
     for remark in remarks:
         note(before + located(remark.message, remark.source, remark.section, remark.line))
 
@@ -124,16 +124,15 @@ def say(text: str) -> None:
 
 
 def write_text(text: str) -> None:
-    """Print a text for files and programs; made harmless for a terminal."""
+    """For files and programs; harmless for a terminal."""
     if text:
         sys.stdout.write(plain_lines(text) if is_terminal(sys.stdout) else text)
         sys.stdout.flush()
 
 
 def show_table(titles: Sequence[str], rows: Iterable[Sequence[Cell]], *, apart: bool = False) -> None:
-    """Print a table, fitted to a terminal; nothing without rows.
-
-    `>` before a title puts its column to the right; `apart`: after a blank line.
+    """Fitted to a terminal; nothing without rows. `>` before a title puts its column to the right; `apart`: after a blank
+    line.
     """
     cells = list(rows)
     if cells and apart:
@@ -153,7 +152,7 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def show_long_table(titles: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
-    """Print a table a portion at a time; columns may get wider on the way."""
+    """A portion at a time; columns may get wider on the way."""
     widths: list[int] = []
     for cells in portions(rows):
         if is_terminal(sys.stdout):
@@ -178,7 +177,7 @@ def write_lines(lines: Iterable[str]) -> None:
 def text_table(
     titles: Sequence[str], rows: Sequence[Sequence[Cell]], widths: list[int] | None = None
 ) -> Iterator[str]:
-    """Aligned lines; cells beyond `_WIDEST` are cut. `widths`: of the portion above, empty for the first."""
+    """Cells beyond `_WIDEST` are cut. `widths`: of the portion above, empty for the first."""
     texts = [] if widths else [[title.removeprefix(">").upper() for title in titles]]
     texts += [[_cut_cell(cell).text for cell in row] for row in rows]
     needed = [max(map(len, column)) for column in zip(*texts, strict=True)]
@@ -205,9 +204,8 @@ def _cut_cell(cell: Cell) -> StyledText:
 
 
 def rich_table(titles: Sequence[str], rows: Sequence[Sequence[Cell]], width: int) -> Any:
-    """The table for a terminal of that width: texts are folded, numbers never.
-
-    Where that does not fit each row is a list of fields. Cells beyond `_WIDEST` are cut.
+    """Texts are folded to the width, numbers never. Where that does not fit each row is a list of fields. Cells beyond
+    `_WIDEST` are cut.
     """
     from rich.table import Table
     from rich.text import Text
@@ -267,7 +265,7 @@ def show_fields(pairs: Iterable[tuple[str, Cell]]) -> None:
 
 
 def coloured(text: str, style: str) -> str:
-    """The text in its colour, if a terminal shows it."""
+    """In colour, if a terminal shows it."""
     if not style or not is_terminal(sys.stdout):
         return text
     return click.style(text, fg=style.rpartition(" ")[2], bold=style.startswith("bold"))
@@ -304,7 +302,7 @@ def watch_list(draw: Callable[[], WatchedList]) -> None:
 
 
 def fit_frame(frame: WatchedList, console: Any) -> Any:
-    """As many rows as fit on the terminal, how many more there are, and the counts."""
+    """As many rows as fit, how many more there are, and the counts."""
     from rich.console import Group
     from rich.text import Text
 

@@ -58,7 +58,7 @@ def _kind_here(word: str) -> str:
 def pick(
     command: Sequence[str], script: str, named: Sequence[str], *, named_only: bool
 ) -> tuple[str, FilePicker]:
-    """The program as the job finds it, and what goes along, which is said. Raises InvalidRequest."""
+    """The program as the job finds it, and what goes along; says so. Raises InvalidRequest."""
     if not script:
         _refuse_line(command)
     picker = FilePicker()
@@ -101,7 +101,7 @@ def _refuse_line(command: Sequence[str]) -> None:
 
 
 def note_left_behind(script: str, folder: Path, picker: FilePicker, keep: Sequence[str]) -> None:
-    """Say which files a script names and does not write (`keep`, `>`), though no node has them."""
+    """Which files a script names and does not write (`keep`, `>`), though no node has them."""
     with Path(script).open("rb") as file:
         lines = file.read(_SCRIPT_BYTES).decode("utf-8", "replace").splitlines()
     text = _WRITTEN.sub(" ", "\n".join(line for line in lines if not line.lstrip().startswith("#")))

@@ -50,7 +50,7 @@ class WaitOptions:
 
 
 def wait_for(session: Session, ranges: tuple[Range, ...], until: WaitOptions) -> tuple[Waited, int]:
-    """Wait, and say how it ended; returns the last answer and the exit code. Raises LodesmanError, Exit."""
+    """Returns the last answer and the exit code. Raises LodesmanError, Exit."""
     waiting = _Waiting(session, ranges, until)
     try:
         answer = waiting.last_answer()
@@ -68,7 +68,7 @@ def wait_for(session: Session, ranges: tuple[Range, ...], until: WaitOptions) ->
 
 
 def exit_code_of(answer: Waited, *, first: bool = False) -> int:
-    """The exit code for all jobs, or for those that ended `first`."""
+    """For all jobs, or for those that ended `first`."""
     if not answer.over:
         return TIMED_OUT
     if answer.failed is not None:
@@ -81,7 +81,7 @@ def exit_code_of(answer: Waited, *, first: bool = False) -> int:
 
 
 def code_of(job: EndedJob) -> int:
-    """The exit code of a Failed job for a shell."""
+    """Of a Failed job, for a shell."""
     if job.exit_code and 0 < job.exit_code < 256:
         return job.exit_code
     return 128 + job.signal if job.signal and 0 < job.signal < 128 else FAILED
@@ -120,7 +120,7 @@ class Outage:
         self._since, self._rest, self._said = None, 1.0, False
 
     def rest(self, fault: Unavailable, most: float) -> None:
-        """Sleep before the next question, at `most` these seconds; say so once it is long."""
+        """At `most` these seconds; says so once it is long."""
         now = time.monotonic()
         self._since = now if self._since is None else self._since
         if not self._said and now - self._since > _AWAY_SECONDS:
@@ -231,7 +231,7 @@ class _Bar:
 
 
 def time_left(seconds: float, ended: int, left: int) -> float | None:
-    """The seconds for those left at the pace so far; None: too early to say."""
+    """At the pace so far, for those left; None: too early to say."""
     return seconds / ended * left if ended >= 3 and seconds >= 5.0 else None
 
 

@@ -40,7 +40,7 @@ def span(seconds: float | None) -> str:
 
 
 def age(then: float | None, now: float | None = None) -> str:
-    """How long ago; `0 s` for a time that is a little ahead."""
+    """`0 s` for a time that is a little ahead."""
     if then is None or not math.isfinite(then):
         return NOTHING
     seconds = max(0.0, (time.time() if now is None else now) - then)
@@ -62,7 +62,7 @@ def moment(then: float | None, *, utc: bool = False, now: float | None = None) -
 
 
 def iso(then: float, *, utc: bool = False) -> str:
-    """A time with its zone; '' if no clock shows it."""
+    """'' if no clock shows it."""
     try:
         at = datetime.fromtimestamp(then, UTC) if utc else datetime.fromtimestamp(then).astimezone()
     except (OverflowError, ValueError, OSError):

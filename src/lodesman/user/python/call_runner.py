@@ -1,6 +1,6 @@
 """Runs one call of a function on a worker node: `call.pkl` says which, `result.pkl` gets what it returns or raises.
 
-It travels as a file, with cloudpickle beside it, and needs Python 3.9 and its standard library.
+It travels as a file, with cloudpickle beside it, and needs Python 3.9 alone.
 """
 
 import os

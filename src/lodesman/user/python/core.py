@@ -158,7 +158,7 @@ class ServerCore:
         return is_call(read_description(described.text, form="json").record)
 
     def watcher(self) -> Watcher:
-        """A watcher with its own connection, until this client ends."""
+        """With its own connection, until this client ends."""
         made = Watcher(copy(self._named))
         with self._lock:
             self._watchers.append(made)

@@ -39,7 +39,7 @@ class RemoteTraceback(Exception):
 
 
 def pack_calls(function: Callable[..., Any], calls: Iterable[Call], folder: Path) -> int:
-    """Write the files of these calls, one a job; returns their number. Raises LodesmanError."""
+    """One call a job; returns their number. Raises LodesmanError."""
     pickler = _cloudpickle()
     try:
         with _by_value(pickler, function):
@@ -75,14 +75,14 @@ def record_of_call(function: Callable[..., Any], python: str) -> Record:
 
 
 def is_call(record: Record) -> bool:
-    """Whether it is of calls, in this version or an earlier one."""
+    """Of this version or an earlier one."""
     words, kept = record.get("Arguments"), record.get("OutputSandbox")
     runs = isinstance(words, list) and len(words) > 1 and RUNNER in str(words[1])
     return runs and record.get("Executable") == "/bin/sh" and isinstance(kept, list) and RESULT in kept
 
 
 def read_result(file: Path) -> Any:
-    """What a function returned, or raises what it raised. The file is a pickle: it must be of one's own call."""
+    """Raises what the function raised. The file is a pickle: it must be of one's own call."""
     returned, value, text = pickle.loads(file.read_bytes())  # noqa: S301
     if returned:
         return value
@@ -115,7 +115,7 @@ def _cloudpickle() -> Any:
 
 
 def _zipped(package: Path) -> bytes:
-    """A package as one file, always the same bytes: it is uploaded once."""
+    """The same bytes each time: it is uploaded once."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as zipped:
         for file in sorted(package.rglob("*.py")):

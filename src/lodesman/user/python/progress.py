@@ -24,7 +24,7 @@ _ENDED: Final = (JobState.DONE, JobState.FAILED, JobState.KILLED, JobState.DELET
 
 @contextmanager
 def progress_teller(progress: Any) -> Iterator[Callable[[States], None] | None]:
-    """The function that is called with the states; None: no progress. Raises InvalidRequest."""
+    """Called with the states; None: no progress. Raises InvalidRequest."""
     if callable(progress):
         yield _Changes(progress)
     elif progress is True:
@@ -53,7 +53,7 @@ class _Changes:
 
 
 class ProgressLine:
-    """A line in place on a terminal; elsewhere at first, at the end, and each minute if it changed."""
+    """In place on a terminal; elsewhere at first, at the end, and each minute if it changed."""
 
     def __init__(self, stream: IO[str], clock: Callable[[], float] = time.monotonic) -> None:
         self._stream, self._clock = stream, clock

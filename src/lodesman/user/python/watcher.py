@@ -37,7 +37,7 @@ def ended_of(caller: Caller, jobs: Iterable[int], *, seconds: int) -> Waited:
 
 
 class Watcher:
-    """Calls a function, on its own thread, once a job has ended or cannot be waited for."""
+    """Calls a function, on its own thread, once a job ends or cannot be waited for."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
