@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 def portions(rows: Iterable[_T], most: int) -> Iterator[list[_T]]:
-    """Lists of at most `most` rows, in their order."""
+    """Lists of at most `most` rows."""
     left = iter(rows)
     while portion := list(islice(left, most)):
         yield portion

@@ -47,7 +47,7 @@ class UsageAdder:
     _looked: float | None = None
 
     def tick(self, now: float) -> None:
-        """Send a portion if one is due. Raises LodesmanError; the portion is read again."""
+        """Send a portion if one is due; after LodesmanError it is read again."""
         if self._looked is not None and 0.0 <= now - self._looked < _LOOK_SECONDS:
             return
         usage = next_usage(self.db, self.at_once)
@@ -67,7 +67,7 @@ def days_of(query: UsageQuery | PilotHoursQuery, now: float) -> UsageDays:
 
 
 def answer_usage(usages: Iterable[UsageOfSome], by: UsageBy, days: UsageDays, may: May) -> UsageOfDays:
-    """The answer to a caller; owners and JobGroups are named that `may` admits."""
+    """Owners and JobGroups are named that `may` admits."""
     rows: dict[tuple[str, str, bool], list[UsageOfSome]] = defaultdict(list)
     for usage in usages:
         names = {

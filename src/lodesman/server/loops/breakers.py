@@ -65,7 +65,7 @@ class BreakerRecord:
         self._answers.append((queue_id, accepted, reason, now))
 
     def apply_answers(self, current: dict[QueueId, Breaker], rules: BreakerRules) -> None:
-        """Let the answers move the breakers of their queues."""
+        """Let answers move the breakers of their queues."""
         while self._answers:
             queue_id, accepted, reason, now = self._answers.popleft()
             breaker = current.get(queue_id, _FRESH)

@@ -1,4 +1,4 @@
-"""Cancelling pilots: surplus ones, those that lost their lease, all at the end of a server."""
+"""Cancelling pilots."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GONE = frozenset({CancelOutcome.REMOVED, CancelOutcome.ENDED})
 
 
 class HasBackend(Protocol):
-    """What has the backend of a batch system."""
+    """What has a batch system."""
 
     backend: Backend  # may be swapped
 
@@ -61,7 +61,7 @@ def cancel(backends: Mapping[str, Backend], pilots: Iterable[NativePilot]) -> di
 
 
 def _cancel(backend: Backend, pilots: Sequence[NativePilot]) -> dict[str, CancelOutcome]:
-    """Raises LodesmanError. The census finds pilots without a stored reference."""
+    """The census finds pilots without a stored reference."""
     census = {} if all(pilot.native_id for pilot in pilots) else backend.census()
     native_ids = {pilot.stamp: pilot.native_id or census.get(pilot.stamp, "") for pilot in pilots}
     answers = backend.cancel({stamp: native_id for stamp, native_id in native_ids.items() if native_id})
@@ -70,7 +70,9 @@ def _cancel(backend: Backend, pilots: Sequence[NativePilot]) -> dict[str, Cancel
 
 
 def end_all(db: Reader, backends: Mapping[str, Backend], *, seconds: float) -> list[str]:
-    """End all pilots of these batch systems, in `seconds` at most; the stamps of those that are left or unknown."""
+    """End all pilots of these batch systems, in `seconds` at most; returns stamps of those that are left or
+    unknown.
+    """
     left = {native.stamp: native for native in live_natives(db) if native.backend in backends}
     deadline, pause, unknown = time.monotonic() + seconds, Event(), Counter[str]()
     while left:
@@ -88,7 +90,7 @@ def end_all(db: Reader, backends: Mapping[str, Backend], *, seconds: float) -> l
 
 @dataclass(slots=True)
 class Canceller:
-    """Carries out what an iteration says of pilots that are too many or too old, or of a closed queue."""
+    """Carries out what an iteration says of pilots to end."""
 
     db: Reader
     post: Post
@@ -104,9 +106,8 @@ class Canceller:
     def tick(self) -> int:
         """Carry out the last iteration, once; returns how many pilots have ended. Raises LodesmanError.
 
-        A pilot that is too old, or whose queue is closed, has ended if it is unknown several times in a row. Age counts
-        against the queue, so that not every successor waits there. What runs by now is drained; its end says nothing of
-        its queue.
+        A pilot has ended if it is unknown several times in a row. Age counts against the queue, so that not every
+        successor waits there. What runs by now is drained; its end says nothing of its queue.
         """
         if not self._orders:
             return 0
@@ -144,7 +145,7 @@ class Canceller:
             self.post(inner_calls.PILOTS_ORDERED, LeaveOrder(numbers, reason))
 
     def _unbind(self, bound: Collection[int]) -> None:
-        """Let the jobs of bound pilots wait again; such a pilot leaves if it ever starts."""
+        """Such a pilot leaves if it ever starts."""
         left = [
             pilot
             for pilot in read.pilots_by_id(self.db, bound)
@@ -164,7 +165,6 @@ class _LostPilot:
     gone: bool = False
 
     def note(self, outcome: CancelOutcome, now: float) -> None:
-        """Also when to ask next."""
         self.unknown = self.unknown + 1 if outcome is CancelOutcome.UNKNOWN else 0
         self.gone = outcome in GONE or self.unknown >= UNKNOWN_TIMES
         self.orders += outcome is CancelOutcome.ORDERED

@@ -1,7 +1,6 @@
 """The CE queues as the director's candidates.
 
-VOs may see other settings (overlays). What holds for all pilots of a queue together is the least of the VOs whose
-pilots may be sent there.
+What holds for all pilots of a queue is the least of the VOs whose pilots may be sent there.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ class CandidateMaker:
         return self._candidate(offer.queue, sent if vo in sent else {vo: offer})
 
     def _sent(self, offers: Mapping[str, QueueOffer]) -> dict[str, QueueOffer]:
-        """Of VOs whose pilots may be sent there; the others set no limits."""
+        """The others set no limits."""
         return {
             vo: offer
             for vo, offer in offers.items()
@@ -196,7 +195,7 @@ def find_longest_life(offers: Iterable[QueueOffer]) -> int:
 
 
 def _free(load: BatchLoad, offers: Iterable[QueueOffer]) -> int | None:
-    """The pilots for which there are free cores; None if not known."""
+    """None if not known."""
     cores = max(offer.request.cores for offer in offers)
     return None if load.free_cores is None else load.free_cores // cores
 
@@ -215,7 +214,7 @@ def show_gate(
     queue: CandidateQueue, stops: Sequence[limits.Limit], breaker: limits.Breaker,
     serving: Iterable[tuple[PoolOptions, PoolState | None]], *, now: float,
 ) -> why_queues.QueueGate:  # fmt: skip
-    """A candidate and the limits that stop new pilots, as an answer. `serving`: its submission pools."""
+    """A candidate and the limits that stop new pilots. `serving`: its submission pools."""
     is_closed, load, own = breaker.state is BreakerState.CLOSED, queue.load, queue.own
     return why_queues.QueueGate(
         room=max(0, min(stop.limit for stop in stops)) if stops else None,
@@ -277,9 +276,8 @@ def count_own_pilots(rows: Iterable[tuple[str, QueueId, float]]) -> dict[QueueId
 
 
 def find_local_slots(policy: Policy) -> dict[QueueId, int]:
-    """Queue -> the pilots that the local backend runs at once: the least of the VOs that may send some.
-
-    Without such a VO, the plain value; for a queue that has another backend by now, that of the VOs before.
+    """Queue -> the pilots that the local backend runs at once: the least of the VOs that may send some. Without
+    such a VO, the plain value; for a queue that has another backend by now, that of the VOs before.
     """
     offers: dict[QueueId, list[QueueOffer]] = defaultdict(list)
     for vo in policy.config.vos:
@@ -321,7 +319,7 @@ def doubts(options: DirectorOptions, watches: Mapping[str, BackendWatch]) -> dic
 def list_items(
     tree: ResourceTree, waiting: Callable[[], Iterable[Waiting]], pilots: Callable[[], Iterable[LivePilot]]
 ) -> list[Kinds]:
-    """What an iteration goes through, by kind: sites before their queues, the task queues of an owner together."""
+    """Items of an iteration, by kind: sites before their queues, the task queues of an owner together."""
     owned: dict[tuple[str, str], list[Item]] = {}
     for tq_id, key, _ in waiting():
         owned.setdefault((key.vo, key.owner), []).append(task_queue(tq_id))

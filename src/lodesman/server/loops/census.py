@@ -1,7 +1,6 @@
 """One watch asks one batch system about our pilots and the loads of its queues.
 
-Unknown is not gone: a pilot that is not listed stays until its lease or its age ends it. It is asked about where it was
-submitted.
+Unknown is not gone: a pilot that is not listed stays until its lease or its age ends it.
 """
 
 from __future__ import annotations
@@ -168,7 +167,7 @@ class BackendWatch:
     def _find(
         self, lost: Mapping[str, PilotRow], unnamed: Iterable[str], census: Mapping[str, str], now: float
     ) -> None:
-        """Store the references that were found; give up long lost pilots that several lists lack."""
+        """Give up long lost pilots that several lists lack."""
         outcome: Outcomes = {s: (census[s], "") for s in (*lost, *unnamed) if s in census}
         # A list may leave out jobs that are there, as those of a batch system do that has just started.
         self._missed = {s: self._missed.get(s, 0) + 1 for s in lost if s not in census}
@@ -205,7 +204,7 @@ class BackendWatch:
         return ended
 
     def _last_words(self, pilot: PilotRow) -> str:
-        """What a pilot that never joined said; '' if not known. One poll reads few outputs."""
+        """What a pilot that never joined said; one poll reads few outputs."""
         if self._words_left <= 0 or pilot.native_id is None:
             return ""
         self._words_left -= 1

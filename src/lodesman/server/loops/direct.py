@@ -117,9 +117,8 @@ class Director:
         self._record = BreakerRecord(self.db)
 
     def tick(self, now: float) -> int:
-        """One iteration; returns how many pilots were placed.
-
-        A fault in one part of carrying it out stops no other part. Raises the first one at the end.
+        """One iteration; returns how many pilots were placed. A fault in one part stops no other; the first one is
+        raised at the end.
         """
         with self.left_out.step("the director: breakers") as left:
             self.breakers = self._record.read_rows(self.breakers, left)
@@ -167,7 +166,7 @@ class Director:
     def look(
         self, now: float, without: frozenset[Item] = NOTHING, limited: LimitAnswer | None = None
     ) -> DirectorInput:
-        """What an iteration goes by, `without` some items. `limited`: the answer about limits, if there is one."""
+        """What an iteration goes by. `limited`: the answer about limits, if there is one."""
         waiting_now = self._known.read()
         if without:
             waiting_now = [row for row in waiting_now if task_queue(row[0]) not in without]
@@ -177,7 +176,7 @@ class Director:
         return self.snapshot(waiting, self.vos, table=table, serving=pool_map, now=now, without=without)
 
     def _free(self, waiting: list[Waiting], limited: LimitAnswer | None) -> list[Waiting]:
-        """Task queues that may start somewhere, with as many jobs as `AtMost` lets start."""
+        """With as many jobs as `AtMost` lets start."""
         limits_now, self._barred = LimitAnswer(), {}
         if waiting:
             limits_now = limited or self._ask_limits()
@@ -217,7 +216,7 @@ class Director:
         self._record.store_changes(self.breakers, self.post)
 
     def note_outcome(self, queue_id: QueueId, *, accepted: bool, reason: str, now: float) -> None:
-        """Keep an answer to a submission for the next iteration. Any thread may call this."""
+        """Keep an answer to a submission. Any thread may call this."""
         self._record.note_outcome(queue_id, accepted=accepted, reason=reason, now=now)
 
     def now(self) -> DirectorState:
@@ -315,7 +314,7 @@ class Director:
         mask: SiteMask, now: float, site: limits.Limit | None = None,
         hosts: Mapping[str, limits.Limit] = MappingProxyType({}),
     ) -> why_queues.QueueGate:  # fmt: skip
-        """What stops new pilots in a queue between two iterations, with the load of now. Any thread may ask.
+        """What stops new pilots in a queue between two iterations. Any thread may ask.
 
         `own`: our live pilots there; `site`, `hosts`: what the gate of its site, and this machine, let through.
         """

@@ -76,7 +76,7 @@ class FailedStarts:
 
 
 def last_words(output: bytes) -> str:
-    """What a pilot said last: its own report of a fault, else its last line, else ''."""
+    """Its own report of a fault, else its last line, else ''."""
     lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines()]
     lines = [line for line in lines if line]
     reported = [fault for fault in map(_reported, lines) if fault]

@@ -89,7 +89,7 @@ class HostWatch:
             self._newest = -1
 
     def weigh(self, queue: QueueId, fault: StartFault | None, reason: str) -> tuple[StartFault | None, str]:
-        """The fault of a start. Where jobs fail at once, and at no other site, to join is one, too."""
+        """Where jobs fail at once, and at no other site, to join is a fault, too."""
         against = None if fault else self.failing.get(queue.site)
         if against is None:
             return fault, reason
@@ -112,8 +112,8 @@ class HostWatch:
 
 
 def local_hosts(db: Reader, pilots: Iterable[LivePilot], now: float) -> dict[str, Limit]:
-    """By site where this machine is shut, how many pilots its local queues may start: one, if it may be tried with a
-    job for which no live pilot there could ask.
+    """By site where this machine is shut, how many pilots its local queues may start: one, if it may be tried with
+    a job for which no live pilot there could ask.
     """
     here = reported_host(socket.gethostname())
     shut = {

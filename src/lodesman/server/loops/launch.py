@@ -1,4 +1,4 @@
-"""Submitting pilots: each is stored, handed to the threads of a submission pool, and its reference is stored.
+"""Submitting pilots: each is stored, submitted by a thread of a submission pool, and its reference is stored.
 
 The seed's limits: minThreadsInPool from the start, maxThreadsInPool, totalThreadsInPool submissions waiting.
 """
@@ -82,9 +82,7 @@ def common_of(settings: PilotSettings, offer: QueueOffer) -> dict[str, object]:
 
 
 class _Pool:
-    """The threads of a submission pool, and the tasks that wait. Its numbers may change; without options it takes no
-    task.
-    """
+    """The threads of a submission pool, and waiting tasks; without options it takes none."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -107,7 +105,7 @@ class _Pool:
             self._changed.notify_all()
 
     def put(self, task: Callable[[], None]) -> bool:
-        """Let a thread run the task; False if none is taken any more."""
+        """False if none is taken any more."""
         with self._changed:
             if self._options is None:
                 return False
@@ -154,7 +152,7 @@ class _Pool:
                     self._running -= 1
 
     def _next(self) -> Callable[[], None] | None:
-        """The next task; None: the thread has to end."""
+        """None: the thread has to end."""
         with self._changed:
             while True:
                 options = self._options
@@ -233,7 +231,6 @@ class SubmissionPools:
                 self._hand_over(placement, watch.backend, specs)
 
     def _new_submission(self) -> str:
-        """Those of one server begin alike."""
         mark = self._settings.mark
         return mark + secrets.token_hex(12)[len(mark) :]
 
@@ -256,7 +253,7 @@ class SubmissionPools:
             pool.close()
 
     def _served(self, queues: list[QueueId]) -> dict[QueueId, dict[str, object]]:
-        """What queues serve (`getSubmitPoolsForQueue`). Without an answer, pilots ask for themselves."""
+        """Without an answer (`getSubmitPoolsForQueue`), pilots ask for themselves."""
         served: dict[QueueId, dict[str, object]] = {}
         for part in portions(queues, _QUEUES_AT_ONCE):
             try:
@@ -273,7 +270,7 @@ class SubmissionPools:
     def _prepare(
         self, placement: Placement, offer: QueueOffer, served: Mapping[str, object], watch: BackendWatch
     ) -> Iterator[PilotSpec]:
-        """Store the pilots of a placement, in parts, to be submitted; of bound pilots only those that got a job."""
+        """Store the pilots of a placement, in parts; of bound pilots only those that got a job."""
         order, who, place = placement.order, placement.order.identity, placement.queue_id._asdict()
         pilot = NewPilot(
             stamp="", join_hash=b"", vo=placement.request.vo, **place, request=asdict(placement.request),

@@ -1,7 +1,4 @@
-"""What a step leaves out: a fault in one item costs that item alone, until the next pass tries it again.
-
-/health and `why` name the item; the log has the fault once.
-"""
+"""What a step leaves out: a fault in one item costs that item alone, until the next pass tries it again."""
 
 from __future__ import annotations
 
@@ -48,7 +45,7 @@ def task_queue(number: int) -> Item:
 
 
 def _is_of_item(fault: Exception) -> bool:
-    """Whether an item may be at fault: not if the database or the hot process cannot answer now."""
+    """Not if the database or the hot process cannot answer now."""
     return isinstance(fault, ServerFault) or not isinstance(fault, (Conflict, Unavailable))
 
 
@@ -61,9 +58,8 @@ class StepPass:
         self._step, self._before, self._logged = step, before, 0
 
     def leave_out(self, item: object, fault: Exception, *, others: int = 0) -> None:
-        """Name an item, and log its fault if it is new; raises a fault that is of no item.
-
-        `others`: how many are left out with it until it is known which is at fault.
+        """Name an item, and log its fault if it is new; raises a fault that is of no item. `others`: how many are
+        left out with it until it is known which is at fault.
         """
         if not _is_of_item(fault):
             raise fault
@@ -111,7 +107,7 @@ class StepPass:
 
 
 class LeftOutItems:
-    """What the steps of a process left out at their last passes. Any thread may ask; a step has one thread."""
+    """What the steps of a process left out. Any thread may ask; a step has one thread."""
 
     def __init__(self) -> None:
         self._by_step: dict[str, Mapping[str, str]] = {}
@@ -167,9 +163,9 @@ def do_without_faulty(
 ) -> tuple[_R, Omission]:  # fmt: skip
     """What an attempt brings, and what it was made without: the items at fault, as few as the search found.
 
-    Until the search is done, parts are left out of which some items are at fault; it goes on from `before`. `stages`:
-    items by kind; kinds that contain others come earlier, and items that one cause may spoil are neighbours. Raises a
-    fault that is of no item, or stays whatever is left out.
+    The search goes on from `before`; until it is done, some items left out are not at fault. `stages`: items by
+    kind; kinds that contain others come earlier, and items that one cause may spoil are neighbours. Raises a fault
+    that is of no item, or stays whatever is left out.
     """
     try:
         return attempt(NOTHING), NO_OMISSION
@@ -194,8 +190,6 @@ def do_without_faulty(
 
 
 class _Trial(Generic[_R]):
-    """Tries an attempt without some of its items."""
-
     def __init__(self, attempt: Callable[[frozenset[Item]], _R]) -> None:
         self.faults: dict[Item, Exception] = {}  # where one item alone was taken back
         # The last result, and without which items it came.
@@ -203,7 +197,7 @@ class _Trial(Generic[_R]):
         self._attempt = attempt
 
     def search(self, stages: Sequence[Kinds], before: Omission) -> Omission | None:
-        """As few items to leave out as a bounded number of tries finds; None if nothing helps."""
+        """As few items as a bounded number of tries finds; None if nothing helps."""
         everything = frozenset(chain.from_iterable(_items(kind) for kinds in stages for kind in kinds))
         before = before.among(everything)
         if before != NO_OMISSION and self._fault_without(before.items) is None:
@@ -221,9 +215,8 @@ class _Trial(Generic[_R]):
         return min(trials, key=lambda trial: len(trial.items))
 
     def made_without(self, omitted: Omission, result: _R, without: frozenset[Item]) -> tuple[_R, Omission]:
-        """What the attempt brings without what the search left out.
-
-        With a fault in another item by now, the last `result` counts, made `without` more, of which some are at fault.
+        """What the attempt brings without what the search left out. With a fault in another item by now, the last
+        `result` counts, made `without` more.
         """
         if without == omitted.items:
             return result, omitted

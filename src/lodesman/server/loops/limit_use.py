@@ -1,4 +1,4 @@
-"""Who uses what of limits, since when, and what limits stop, by the stored attempts."""
+"""Who uses what of limits, since when, and what they stop, by the stored attempts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""List-match: whether a batch system would ever run the pilots that the director wants in its queues (`Backend.check`).
+"""List-match: whether a batch system would ever run the pilots that the director wants in its queues
+(`Backend.check`).
 
-An answer is kept for ListMatchDelay minutes; what is not known closes nothing. A refusal that may pass is no *never*
-until it has lasted (ADR 0045).
+An answer is kept for ListMatchDelay minutes. A refusal that may pass is no *never* until it has lasted (ADR 0045).
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ class Refusal(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """What a batch system said of a shape."""
-
     at: float
     refusal: str = ""  # why it runs no such pilots, '' if it does
     since: float = 0.0  # the first of `times` refusals in a row
@@ -53,14 +51,12 @@ class _Answer(NamedTuple):
         return self.final or (self.times >= _LASTS_ANSWERS and self.at - self.since >= _LASTS_SECONDS)
 
     def again(self, seconds: float) -> float:
-        """When to ask again, others after `seconds`: what may pass, after as long as it has lasted."""
+        """What may pass is asked again after as long as it has lasted."""
         may_pass = bool(self.refusal) and not self.final
         return self.at + (min(seconds, max(_AGAIN_SECONDS, self.at - self.since)) if may_pass else seconds)
 
 
 class _BackendAnswers(Struct, frozen=True, kw_only=True):
-    """What is known of one batch system."""
-
     how: tuple[object, ...] = ()  # the backend, and the words for submissions, that were asked with
     answers: Mapping[PilotShape, _Answer] = field(default_factory=dict)
     standing: frozenset[PilotShape] = frozenset()  # the shapes whose last answers are not out of date
@@ -68,7 +64,7 @@ class _BackendAnswers(Struct, frozen=True, kw_only=True):
 
 
 class ListMatch:
-    """The answers of all batch systems. One thread a backend asks, any thread may read."""
+    """The answers of all batch systems. One thread a backend asks, any may read."""
 
     def __init__(self) -> None:
         self._wanted: Mapping[PilotShape, float] = {}
@@ -118,7 +114,7 @@ class ListMatch:
         return Refusal(for_now=f"{shape.backend} refuses pilots of {shape} there, which may pass: {text}")
 
     def tick(self, watch: BackendWatch, now: float) -> int:
-        """Ask about a few shapes that are due; returns how many. Raises LodesmanError; the next tick asks again."""
+        """Ask about a few shapes that are due; returns how many. After LodesmanError the next tick asks again."""
         backend, options = watch.backend, watch.options
         how, last = (backend, options), self._known.get(watch.name, _BackendAnswers())
         if last.how != how:  # another one, or asked in other words

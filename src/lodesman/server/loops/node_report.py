@@ -1,4 +1,4 @@
-"""The report of a test job from its worker node, and what it means. Anything unexpected is no report."""
+"""The report of a test job from its worker node. Anything unexpected is no report."""
 
 from __future__ import annotations
 

@@ -42,9 +42,8 @@ _SIZES_KEPT: Final = 100_000
 
 
 class PilotBook:
-    """Live pilots as masks. One thread refreshes, any may ask; answers are as of the last `refresh`.
-
-    Predicates are the claim's own, on what a pilot presents while nothing runs in it.
+    """Live pilots as masks, as of the last `refresh`. One thread refreshes, any may ask. Predicates are the claim's
+    own, on what a pilot presents while nothing runs in it.
     """
 
     def __init__(self) -> None:
@@ -83,9 +82,8 @@ class PilotBook:
         self, db: Reader, now: float, rooms: Mapping[str, Mapping[str, Any]] | None = None, *,
         mask: SiteMask = NOTHING_CLOSED, left: StepPass | None = None, shut: Collection[str] = (),
     ) -> None:  # fmt: skip
-        """Read who lives; whole rows only of what is new, has joined, or has another queue.
-
-        `rooms`: of CE queues, in the director's last record. `shut`: the sites where local pilots get no jobs.
+        """Read who lives; whole rows only of what is new, has joined, or has another queue. `rooms`: of CE queues,
+        in the director's last record. `shut`: sites where local pilots get no jobs.
         """
         left = left or StepPass("pilots", {})
         before, self._mask = self._mask, mask
@@ -120,10 +118,9 @@ class PilotBook:
         self, key: TaskQueueKey, served: Container[QueueId] | None, *, now: float, alike: Hashable = None,
         drained: DrainedNodes | None = None, barred: Barrier = NOWHERE,
     ) -> JobPilots:  # fmt: skip
-        """The pilots for a key. `served`: the queues of its SubmitPool (None: it has none); equal queues have an equal
-        `alike`.
-
-        `drained`: where pilots leave since the last refresh. `barred`: where limits keep its jobs from starting.
+        """The pilots for a key. `served`: the queues of its SubmitPool (None: it has none); equal queues have an
+        equal `alike`. `drained`: where pilots leave since the last refresh. `barred`: where limits keep its jobs
+        from starting.
         """
         with self._lock:
             standing = self._standing

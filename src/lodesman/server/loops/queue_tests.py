@@ -1,6 +1,6 @@
 """The test of one queue: a test job goes the way of a pilot, a second one is cancelled, and nothing is left behind.
 
-No row stores test jobs (`test_...`), so no census, limit or breaker counts them.
+No row stores test jobs (`test_...`): no census, limit or breaker counts them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ _AGAIN_SECONDS, _ASK_AGAIN_SECONDS = 45.0, 2.0  # to the next order, after an an
 
 @dataclass(slots=True)
 class _TestJob:
-    """A submission of one copy."""
-
     stamp: str
     python: str
     native_id: str = ""  # '': it is not known whether the batch system has it
@@ -202,9 +200,8 @@ class QueueTest:
     # --- inside -----------------------------------------------------------------------------------
 
     def _follow(self, job: _TestJob, seconds: float, states: Collection[NativeState]) -> bool:
-        """Ask until it is in one of the states; False: time is over, or the test is stopped.
-
-        A batch system must say several times that it does not know a job.
+        """False: time is over, or the test is stopped. A batch system must say several times that it does not know
+        a job.
         """
         end, pause, unknown = self.clock() + seconds, _POLL_SECONDS, 0
         while True:

@@ -45,8 +45,6 @@ _GATES_KEPT: Final = 10_000
 
 
 class _ServedQueues:
-    """The queues that fulfil the Requirements of a task queue, listed when needed."""
-
     def __init__(self, exclusions: Exclusions, unfit: int) -> None:
         """`unfit`: queues that the ads of their sites exclude."""
         self._config = exclusions.config
@@ -85,7 +83,9 @@ class MainReasons:
         self, db: Reader, keeper: SnapshotKeeper, *,
         limits: Callable[[], SeenLimits] = SeenLimits, unfit: Callable[[], Mapping[str, int]] = dict,
     ) -> None:  # fmt: skip
-        """`limits`: what they keep from starting. `unfit`: by SubmitPool, queues that the ads of their sites exclude."""
+        """`limits`: what they keep from starting. `unfit`: by SubmitPool, queues that the ads of their sites
+        exclude.
+        """
         self._db = db
         self._ask_limits, self._limits = limits, SeenLimits()
         self._unfit = unfit
@@ -98,7 +98,7 @@ class MainReasons:
         self._at: float | None = None
 
     def tick(self, policy: Policy, now: float, post: Post) -> None:
-        """Judge if it is time, and post what changed. Raises LodesmanError; it is posted again."""
+        """Judge if it is time, and post what changed; after LodesmanError again."""
         changed = self.judge(policy, now)
         if changed is None:
             return
@@ -250,7 +250,7 @@ class MainReasons:
         shares: Mapping[str, GroupShare],
         judge: Callable[..., MainReason],
     ) -> WaitReason:
-        """The reason of jobs that compete for starts; the first `room` of them may start."""
+        """Of jobs that compete for starts; the first `room` may start."""
         tq_id, key, waiting = task_queue
         contest, _ = self._keeper.contest_for(self._found[tq_id])
         turn = contest.turn(key, tq_id, ahead=0, shares=shares)
@@ -290,8 +290,8 @@ class MainReasons:
         return WaitReason(last, "", first, count, waiting_job(self._db, tq_id, count))
 
     def _behind(self, tq_id: int, room: int, judged: WaitReason) -> WaitReason:
-        """The first `room` jobs are `judged`; the others wait by `AtMost`, or for their turn if the last of the first
-        ones does.
+        """The first `room` jobs are `judged`; the others wait by `AtMost`, or for their turn if the last of the
+        first ones does.
         """
         if judged.reason in STARTS_IN_TURN:
             return judged

@@ -126,9 +126,8 @@ def find_suspects(db: Reader) -> Iterator[Suspects]:
 
 
 def find_wrong_sizes(db: Reader, shelf: Shelf) -> Iterator[Suspects]:
-    """Outputs whose files have another size, and owners whose sums are wrong and did not change.
-
-    A file that is not there may be back soon, unless it is larger than any can be.
+    """Outputs whose files have another size, and owners whose sums are wrong and did not change. A missing file may
+    be back soon, unless it is larger than any can be.
     """
     before, counted, done = sandboxes.usage_by_owner(db), Counter[str](), 0
     while (last := last_of_portion(db, "attempt", done, _OUTPUTS_AT_ONCE)) is not None:

@@ -1,7 +1,4 @@
-"""SubmitPools and task queues held against the configuration: evaluated, judged and cleaned up (RFC #7).
-
-The writer refuses the difference if another refresh came between.
-"""
+"""SubmitPools and task queues held against the configuration: evaluated, judged and cleaned up (RFC #7)."""
 
 from __future__ import annotations
 
@@ -83,8 +80,8 @@ class PoolKeeper:
         ask_ads: Callable[[Reader, Policy, float], Mapping[str, int]] = lambda _db, _policy, _now: {},
         left_out: LeftOutItems | None = None, classes: Callable[[Reader], Classes] = lambda _db: NO_CLASSES,
     ) -> None:  # fmt: skip
-        """`ask_ads`: by pool that asks for something in ads, the queues that these exclude. `grace_seconds`: for pools
-        that no job needs.
+        """`ask_ads`: by pool that asks for something in ads, the queues that these exclude. `grace_seconds`: for
+        pools that no job needs.
         """
         self._classes = classes
         self._left_out = left_out or LeftOutItems()
@@ -103,8 +100,8 @@ class PoolKeeper:
     def tick(self, policy: Policy, now: float) -> str:
         """Refresh if that is due; returns the cause, '' if it was not. `now` in UNIX seconds.
 
-        Raises LodesmanError; it stays due. That the writer has read another configuration is an error only if it stays
-        so.
+        After LodesmanError it stays due. That the writer has read another configuration is an error only if it
+        stays so.
         """
         cause = self._due(policy, now)
         if not cause:
@@ -130,8 +127,8 @@ class PoolKeeper:
         return cause
 
     def _due(self, policy: Policy, now: float) -> str:
-        """The cause. request: a job needs a pool that was removed or judged before. ads: they exclude other queues, or
-        concern a new pool.
+        """The cause. request: a job needs a pool that was removed or judged before. ads: they exclude other queues,
+        or concern a new pool.
         """
         if self._version is None:
             return "start"
@@ -223,9 +220,8 @@ def _pool(number: str) -> Item:
 def evaluate(
     policy: Policy, pools: Sequence[read.PoolRow], handling: Handling = nullcontext
 ) -> dict[str, int]:
-    """By pool, the queues that fulfil its Requirements; none if the declared types cannot read them.
-
-    `handling`: what a fault in one pool means, which is absent then.
+    """By pool, the queues that fulfil its Requirements; none if the declared types cannot read them. `handling`:
+    what a fault in one pool means, which is absent then.
     """
     evaluators = {vo: _Evaluator(policy.vo_config(vo).table) for vo in {pool.vo for pool in pools}}
     masks = {}
@@ -250,14 +246,14 @@ def placement_clauses(
 
 
 class _Evaluator:
-    """Evaluates many canonical texts for one VO; equal requirements once."""
+    """Equal requirements are evaluated once."""
 
     def __init__(self, table: QueueTable) -> None:
         self._table = table
         self._known: dict[tuple[str, bytes], int] = {}
 
     def mask(self, requirements: str) -> int:
-        """The queues that fulfil all of them; none if the text is not a set of Requirements."""
+        """None if the text is not a set of Requirements."""
         mask = self._table.open_to_vo
         masks = self._known
         try:
@@ -307,9 +303,8 @@ def judge(
     policy: Policy, stored: RefreshInput, masks: Mapping[str, int], handling: Handling = nullcontext,
     usable: Callable[[str], UsableClass] = lambda _: every_class,
 ) -> tuple[Holds, Holds]:  # fmt: skip
-    """The task queues to hold, since no configured queue can run them, and to release; each with the reason.
-
-    One at fault (`handling`) stays as it is. `usable`: the classes that may be suggested to a user.
+    """The task queues to hold, since no configured queue can run them, and to release; each with the reason. One at
+    fault (`handling`) stays as it is. `usable`: the classes that may be suggested to a user.
     """
     hold: Holds = []
     release: Holds = []
@@ -322,8 +317,6 @@ def judge(
 
 
 class _Judgement(NamedTuple):
-    """To hold a task queue, or to release it, and why."""
-
     hold: bool
     text: str
 
@@ -345,7 +338,9 @@ def _judgement(
 
 
 def runnable(queue: JudgedQueue, policy: Policy, masks: Mapping[str, int]) -> int:
-    """The configured queues that can run a task queue. `masks`: of SubmitPools; without its own, its Requirements count."""
+    """The configured queues that can run a task queue. `masks`: of SubmitPools; without its own, its Requirements
+    count.
+    """
     config = policy.vo_config(queue.key.vo)
     pool = queue.key.submit_pool
     mask = masks.get(pool, 0)

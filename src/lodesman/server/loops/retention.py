@@ -1,6 +1,5 @@
-"""Purges jobs that ended long ago, input files that no job needs, and files that no row knows.
-
-It may be killed at any moment: what was not done is found again.
+"""Purges jobs that ended long ago, input files that no job needs, and files that no row knows. What a kill leaves
+undone is found again.
 """
 
 from __future__ import annotations
@@ -147,7 +146,7 @@ class Retention(Passes):
             yield
 
     def _inputs(self, before: float) -> Iterator[None]:
-        """Input files that no job needs, even if jobs are kept for ever. `before`: a time of grace ago."""
+        """Even if jobs are kept for ever. `before`: a time of grace ago."""
         while done := old.submissions_without_need(self.db, _KEYS_AT_ONCE):
             self.post(inner_calls.TIDY, UnusedInputs(done=done))
             yield
@@ -194,10 +193,8 @@ def _sorted_out(files: Sequence[sandboxes.InputFacts], before: float) -> UnusedI
 
 
 def _sweep_shelf(db: Reader, shelf: Shelf, before: float) -> Iterator[int]:
-    """Remove files that no row knows; yields how many after each portion.
-
-    Input files and parts of uploads may be on their way: only older ones go. A job that is gone never comes back for
-    its output.
+    """Remove files that no row knows; yields how many after each portion. Input files and parts of uploads may be
+    on their way: only older ones go. A job that is gone never comes back for its output.
     """
     owners = {shelf.input_path(owner, "x").parent.name: owner for owner in sandboxes.owners_of_inputs(db)}
     for folder in _folders(shelf.root / "out"):
@@ -219,7 +216,6 @@ def _sweep_shelf(db: Reader, shelf: Shelf, before: float) -> Iterator[int]:
 
 
 def _remove_if_over(db: Reader, folder: Path) -> None:
-    """Remove an empty folder of outputs whose jobs are all gone for good."""
     if not folder.name.isdecimal() or len(folder.name) > 15:
         return
     first, last = int(folder.name) * 1_000, int(folder.name) * 1_000 + 999

@@ -1,4 +1,4 @@
-"""The sites as they advertise themselves, with the pilots that were placed there."""
+"""The sites as they advertise themselves, with the pilots placed there."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class SiteMatcher:
         self, db: Reader, policy: Policy, pools: Mapping[str, PoolOptions], now: float,
         pilots: Iterable[LivePilot] | None = None, *, sites: Iterable[str] | None = None,
     ) -> SiteMatching:  # fmt: skip
-        """The `sites` (None: all) as they are now; on the director's thread. `pilots`: if read already."""
+        """The `sites` (None: all) as they are now; on the director's thread."""
         ads, ranks, wishes = self.ads(db), ranks_of(pools), self.wishes(db, policy)
         if not (ads or ranks or wishes):
             return NO_SITES

@@ -36,8 +36,6 @@ _CLOSE_SECONDS: Final = 15.0  # for orders to end jobs, at the end of the server
 
 @dataclass(eq=False, kw_only=True)
 class _SiteRun:
-    """One test of a site."""
-
     path: str
     begun_at: float
     left_out: int
@@ -145,7 +143,7 @@ class SiteTests:
             del self._tests[name]
 
     def _wait(self, run: _SiteRun, seconds: float, last: bool) -> bool:
-        """Whether a thread that tests a queue has to stop, after that time; its `last` wait is whole."""
+        """Whether to stop, after that time; its `last` wait is whole."""
         if last:
             return threading.Event().wait(seconds)
         if self._ticks() - run.asked_at > _FORSAKEN_SECONDS:

@@ -48,10 +48,8 @@ _OLDEST_SECONDS: Final = 60.0  # of a snapshot: the next refresh is done by then
 
 
 class KnownQueues:
-    """The task queues with waiting jobs; only new ones are read, unless declared types change.
-
-    One thread calls `read` and uses `table`; any thread may ask for a `survey`. Neither has those whose jobs wait for
-    others.
+    """The task queues with waiting jobs, but for those whose jobs wait for others. One thread calls `read` and uses
+    `table`; any may ask for a `survey`.
     """
 
     def __init__(self, db: Reader, left_out: LeftOutItems | None = None, step: str = "task queues") -> None:
@@ -140,9 +138,8 @@ class SnapshotKeeper:
         self._refreshing = Lock()
 
     def refresh(self, now: float, *, rest: float = 1.0) -> None:
-        """Read when the director last decided, and all else if the last refresh has had its rest, `rest` times over.
-
-        Only the first refresh is waited for.
+        """Read when the director last decided, and all else if the last refresh has had its rest, `rest` times
+        over. Only the first refresh is waited for.
         """
         if not self._refreshing.acquire(blocking=self.at is None):
             return
@@ -204,9 +201,8 @@ class SnapshotKeeper:
     def know_who_competes(
         self, where: Mapping[str, tuple[str, Mapping[int, int]]], apart: Collection[int]
     ) -> None:
-        """From now on task queues compete by this, but for those `apart`, which nothing could start.
-
-        `where`: by VO the version of its configuration, and the queues that can run each task queue.
+        """Let task queues compete by this, but for those `apart`, which nothing could start. `where`: by VO the
+        version of its configuration, and the queues that can run each task queue.
         """
         if (where, apart) != (self._where, self._apart):
             self._where, self._apart = where, apart

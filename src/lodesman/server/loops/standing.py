@@ -1,4 +1,4 @@
-"""How a live pilot stands: whether it takes jobs now or later, and what it would present."""
+"""How a live pilot stands, and what it would present."""
 
 from __future__ import annotations
 

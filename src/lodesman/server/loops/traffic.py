@@ -40,9 +40,8 @@ Group = tuple[str, str]  # VO and group
 
 
 class PilotTraffic:
-    """How our pilots get on in their CE queues. Used by one thread.
-
-    Waits count only of pilots that joined where no free slot was known.
+    """How our pilots get on in their CE queues; for one thread. Waits count only of pilots that joined where no
+    free slot was known.
     """
 
     def __init__(self) -> None:
@@ -57,9 +56,8 @@ class PilotTraffic:
         self._ended: deque[tuple[float, QueueId]] = deque(maxlen=_AT_ONCE)
 
     def take(self, rows: Sequence[LivePilot], rooms: Mapping[str, Mapping[str, Any]], now: float) -> set[int]:
-        """Take in who lives; returns the waiting pilots that should join within a minute.
-
-        `rooms`: of the director's last record.
+        """Take in who lives; returns the waiting pilots that should join within a minute. `rooms`: of the
+        director's last record.
         """
         self._note_joined(rows, rooms)
         self._note_ended(rows, now)
@@ -108,8 +106,8 @@ class PilotTraffic:
         return Counter(queue for _, queue in self._ended)
 
     def _quick(self, queue: QueueId, waiting: Sequence[LivePilot], now: float) -> int:
-        """How many joined within the last minute, at least one if any in the last hour; 0 if one waited longer, or does
-        now.
+        """How many joined within the last minute, at least one if any in the last hour; 0 if one waited longer, or
+        does now.
         """
         lately = [(at, wait) for at, wait in self._waits.get(queue, ()) if now - at <= _HOUR]
         longest = max((now - (row.submitted_at or row.created_at) for row in waiting), default=0.0)
@@ -142,9 +140,7 @@ class StartsOfLate:
         self._idle_since: dict[int | Group, float] = {}
 
     def read(self, now: float, waiting: Collection[int] | None = None) -> Portion:
-        """Read what started since; returns the attempts that it read. `waiting`: the task queues with waiting jobs
-        (None: all).
-        """
+        """Read what started since. `waiting`: the task queues with waiting jobs (None: all)."""
         if self._last is None:
             self._last = last_attempt_before(self._db, now - _HOUR)
         before = self._last
@@ -230,7 +226,7 @@ class JobsOfLate:
         self._begun, self._groups, self._durations, self._slots = begun_by, groups, {}, {}
 
     def _lasts(self, tq_id: int, now: float) -> Durations | None:
-        """How long its jobs take, or those of its group if hardly any ended; None if nothing is known."""
+        """Those of its group if hardly any ended; None if nothing is known."""
         if tq_id not in self._durations:
             group = self._groups.get(tq_id)
             ended = self._ended_of(tq_id)
@@ -247,10 +243,8 @@ class JobsOfLate:
     def slots(
         self, there: JobsInPilots, key: TaskQueueKey, tq_id: int | None, *, now: float, free: int, soon: int
     ) -> FreedSlots:  # fmt: skip
-        """What becomes free for a job: `there` in pilots that may take it, in what is `free`, and in pilots that come
-        `soon`.
-
-        As numbers of such jobs; `there`: see `PilotBook.running`.
+        """What becomes free for a job, in numbers of such jobs: `there` in pilots that may take it
+        (`PilotBook.running`), in what is `free`, and in pilots that come `soon`.
         """
         asked_for = there.pilots, key, free, soon, int(now)
         slots = self._slots.get(asked_for)
@@ -261,7 +255,7 @@ class JobsOfLate:
         return slots
 
     def _kinds(self, there: JobsInPilots, cores: int, now: float) -> Iterator[RunningKind]:
-        """The largest kinds of jobs there, which stand for all, for a job of these `cores`."""
+        """The largest kinds of jobs there stand for all."""
         rows = sorted(there.begun.items(), key=lambda row: -len(row[1]))
         seen = rows[:_KINDS_SEEN]
         share = sum(len(begun) for _, begun in rows) / max(1, sum(len(begun) for _, begun in seen))
@@ -290,13 +284,13 @@ class JobsOfLate:
 
 
 def _some(begun: Sequence[float], kinds: int = 1) -> Sequence[float]:
-    """A sample from all of the range; of this number of kinds of jobs."""
+    """A sample from all of the range, of this number of kinds of jobs."""
     ordered = sorted(begun)
     return ordered[:: 1 + (len(ordered) - 1) * kinds // _AGES_SEEN]
 
 
 def _sent_to(row: LivePilot) -> QueueId:
-    """The queue where its batch system counts a pilot; the one where it runs if that cannot be read."""
+    """Where its batch system counts a pilot; where it runs if that cannot be read."""
     try:
         return row.submitted_to
     except UNREADABLE:

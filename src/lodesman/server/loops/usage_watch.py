@@ -48,7 +48,7 @@ class UsageWatch:
     _looked: float | None = None
 
     def tick(self, policy: Policy, now: float) -> None:
-        """Read a portion if it is time to; then send what changed. Raises LodesmanError; it is sent again."""
+        """Read a portion if it is time to, and send what changed; after LodesmanError again."""
         options = self.options
         if options != self._of:
             self._of, self._reading, self._read, self._looked = options, None, None, None
