@@ -1,4 +1,4 @@
-"""One process of the server, by its arguments. Exit codes: 2 for wrong ones, 8 without a database, 1 for other errors."""
+"""One process of the server. Exit codes: 2 for wrong arguments, 8 without a database, 1 for other errors."""
 
 from __future__ import annotations
 

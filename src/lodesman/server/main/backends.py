@@ -1,4 +1,4 @@
-"""The batch systems of the background process, each with its watch, as the configuration says."""
+"""The batch systems of the background process, each with its watch."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Backends:
         kept: Path,
         with_pilots: Collection[str] = (),
     ) -> None:
-        """`begin` starts to poll a watch. `kept`: the file with all sections, for those of `with_pilots` that a start
-        finds configured no more.
+        """`begin` starts to poll a watch. `kept`: the file with all sections, for those of `with_pilots` that a
+        start finds configured no more.
         """
         self._make = make
         self._watch = watch
@@ -184,7 +184,7 @@ def _credential(
 
 
 def _runner(section: BackendSection, sockets: Path) -> Runner:
-    """On this machine, or by SSH on `host`, which is [USER@]HOST[:PORT]."""
+    """`host` is [USER@]HOST[:PORT]."""
     if not section.host:
         files = {"X509_USER_PROXY": section.certificate, "BEARER_TOKEN_FILE": section.token_file}
         named = {name: file for name, file in files.items() if file}

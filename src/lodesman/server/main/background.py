@@ -82,7 +82,7 @@ class BackgroundProcess:
                 log.error("pilots could not be stopped", extra={"stamps": [*chain(*left)]})
 
     def _hear(self, stop: asyncio.Event) -> None:
-        """Wake loops for what the hot process announces; the end of its words is its own end."""
+        """The end of what the hot process announces is the end of this one."""
         words = os.read(sys.stdin.fileno(), 4_096)
         for name in woken_by(words):
             self.parts.loops.wake(name)

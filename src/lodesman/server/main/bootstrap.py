@@ -121,9 +121,8 @@ def read_own_certificates(config: ServerConfig) -> str:
 
 
 def isolation_of(config: ServerConfig, *, make_account: bool = False) -> Isolation | None:
-    """How local pilots are kept from the server, found out by trial; None if no queue has any.
-
-    `make_account`: root may make an account for them.
+    """How local pilots are kept from the server, found out by trial; None if no queue has any. `make_account`: root
+    may make an account.
     """
     if not find_local_slots(Policy(config.resources)):
         return None

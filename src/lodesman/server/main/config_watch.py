@@ -1,6 +1,5 @@
-"""Live reload: changed configuration files are read again; a bad change keeps the old configuration.
-
-The last good one is kept in DATA/run, for a background process that starts while the files are refused.
+"""Live reload: changed configuration files are read again; a bad change keeps the old configuration, which DATA/run
+keeps for a background process that starts meanwhile.
 """
 
 from __future__ import annotations

@@ -218,7 +218,6 @@ class HttpConnection(asyncio.Protocol):
         return self.latest is not None and self.latest.response_complete
 
     def _if_quiet(self) -> None:
-        """Close the connection if nothing came since the last answer."""
         self._watch = None
         if not self.is_between_requests():
             return

@@ -1,4 +1,4 @@
-"""The data folder of a server: its directories, sockets, tokens and addresses, and how a start makes them."""
+"""The data folder of a server, and how a start makes it."""
 
 from __future__ import annotations
 

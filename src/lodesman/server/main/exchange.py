@@ -183,7 +183,7 @@ class Exchange:
 
 
 def _head_of(headers: Headers) -> tuple[list[bytes], int | None, bool]:
-    """Also its content length, and whether the connection is to be closed. Raises RuntimeError."""
+    """Also the content length, and whether the connection is to be closed. Raises RuntimeError."""
     lines: list[bytes] = []
     length, closes = None, False
     for name, value in headers:

@@ -27,8 +27,6 @@ _PIPELINE: Final = 32
 
 
 class _StrangerBytes:
-    """Bytes of requests of unknown senders. One event loop uses it."""
-
     bytes = 0
 
 

@@ -42,8 +42,6 @@ class JsonLines(logging.Formatter):
 
 
 class _AlikeLines:
-    """Lines that are alike."""
-
     __slots__ = ("last", "since", "unwritten", "written")
 
     def __init__(self, since: float) -> None:

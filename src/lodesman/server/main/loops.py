@@ -1,4 +1,4 @@
-"""The loops of the background process: each does one step again and again, by time and when woken, in a thread."""
+"""The loops of the background process: each repeats a step in a thread, by time and when woken."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class Server:
         self.end: Callable[[], None] = lambda: None
 
     def _open(self, *, accepts_new: bool) -> Writer:
-        """The database, ready for this start. Raises DatabaseLost unless it `accepts_new`."""
+        """Raises DatabaseLost unless it `accepts_new`."""
         check_limits()
         data = self.config.data
         # The database may be elsewhere.
@@ -236,7 +236,7 @@ class Server:
         self.end()
 
     async def _again(self, seconds: float, step: Callable[[], Awaitable[None]]) -> None:
-        """A loop of this process: a bug in one step must not end it."""
+        """A bug in one step must not end the loop."""
         while not self._stopping:
             await asyncio.sleep(seconds)
             try:

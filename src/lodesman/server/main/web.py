@@ -123,7 +123,7 @@ class Web(Listener):
 
     @contextlib.contextmanager
     def _heeding_signals(self) -> Iterator[None]:
-        """SIGINT and SIGTERM end the server in order, SIGINT again at once; then they are as before."""
+        """SIGINT again ends the server at once; afterwards signals do as before."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

@@ -1,7 +1,7 @@
 """Names and descriptions of jobs, made when they are read as far as they are not stored.
 
-A description is the record as submitted, with what RFC #7 adds. That of a job in a batch is usually not stored, but made of
-the job's template and the key of its task queue. A name like `render_%n` is stored once for all jobs of an array.
+A description is the record as submitted, with what RFC #7 adds; in a batch it is made of the job's template and the
+key of its task queue. A name like `render_%n` is stored once for all jobs of an array.
 """
 
 from __future__ import annotations
@@ -70,7 +70,6 @@ def describe_job(db: Reader, policy: Policy, job: Job) -> tuple[Record, JobDescr
 
 
 def _origins(db: Reader, job: Job, made: Resolution) -> dict[str, str]:
-    """Who wrote each value of a job that was changed."""
     by: dict[str, str] = {}
     for event in events_of_job(db, job):
         if event.event == "Changed":
@@ -81,7 +80,7 @@ def _origins(db: Reader, job: Job, made: Resolution) -> dict[str, str]:
 
 
 def _flat(record: Record) -> dict[str, str]:
-    """Each value as text, by the names that origins have."""
+    """Values as text, by the names that origins have."""
     texts: dict[str, str] = {}
     for name, value in record.items():
         if name == "Consumables" and isinstance(value, list):
@@ -116,13 +115,13 @@ def eligible_sites(db: Reader, policy: Policy, job: Job) -> list[str]:
 
 
 def _sites(db: Reader, key: TaskQueueKey) -> list[str]:
-    """The sites that served its SubmitPool in the last pass and to which the job may go."""
+    """Sites that served its SubmitPool in the last pass and to which the job may go."""
     sites = sites_of_pool(db, key.submit_pool) if key.submit_pool else ()
     return [site for site in sites if (not key.sites or site in key.sites) and site not in key.banned_sites]
 
 
 def _put(record: Record, field: str, name: str, values: Sequence[str]) -> None:
-    """Give an attribute another value, whatever the description calls it."""
+    """Whatever the description calls the attribute."""
     for written in list(record):
         attribute = by_name(written)
         if attribute is not None and attribute.field == field:
@@ -133,7 +132,7 @@ def _put(record: Record, field: str, name: str, values: Sequence[str]) -> None:
 
 
 def _rebuilt(db: Reader, job: Job, key: TaskQueueKey, requirements: str, members: str | None) -> Record:
-    """The description of a job of a batch, or of a changed one."""
+    """Of a job of a batch, or of a changed one."""
     spec = stored_job(db, job.template, key, requirements).spec
     if members is not None:
         template = Template(spec, msgspec.json.decode(members, type=ParametricMembers))

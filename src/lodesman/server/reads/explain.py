@@ -1,4 +1,4 @@
-"""Gathers the facts of explanations from the database and the snapshot; `lodesman.decide.explain` explains them."""
+"""Gathers the facts of explanations; `lodesman.decide.explain` explains them."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Explainer:
         )
 
     def _parents(self, job: Job) -> tuple[str, dict[HeldBy, list[int]]]:
-        """The jobs that a job waits for, in words ('' for none), and `_held_above`."""
+        """Its parents in words ('' for none), and `_held_above`."""
         texts = []
         for row, first, last in self._above(job):
             wish = "to be Done" if row.ok else "to end"
@@ -141,7 +141,7 @@ class Explainer:
         return ", ".join([*texts[:_SHOWN], *more]), self._held_above(job)
 
     def _above(self, job: Job) -> Iterator[tuple[DependencyRow, int, int]]:
-        """What a job waits for, with the first and the last job of each range."""
+        """Each with the first and the last job of its range."""
         for row in dependencies_of(self.db, job.submission, job.id):
             own = row.first + job.id - row.job_id
             yield (row, own, own) if row.by_index else (row, row.first, row.last)
@@ -279,7 +279,6 @@ class Explainer:
         )
 
     def _misfits(self, exclusions: Exclusions) -> Iterator[Plane]:
-        """What the ads of sites have against the job, with the queues."""
         clauses = exclusions.config.table.placement(exclusions.criteria)
         if clauses:
             wishes = [site_wish(clause.text, clause.left, clause.queues) for clause in clauses]
@@ -310,7 +309,7 @@ class Explainer:
         return closings if longer.work.fitting > fitting else ()
 
     def _held_parents(self, now: PilotNow) -> dict[HeldBy, list[int]]:
-        """The held jobs that some task queues wait for which would fit a pilot."""
+        """Held parents of task queues that would fit a pilot."""
         held = dict[HeldBy, list[int]]()
         keys = ((tq_id, key) for tq_id, key, _ in self.keeper.snapshot.waiting if key.waits_for_jobs)
         fitting = (tq_id for tq_id, key in keys if not explain(key, now.request))

@@ -1,4 +1,4 @@
-"""Pilots that people start themselves: stored before they exist, with a join token each, ended if not started in time."""
+"""Pilots that people start themselves: stored with a join token each, and ended if not started in time."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def check_room(db: Reader, policy: Policy, offer: QueueOffer, count: int) -> int
 
 
 def _caps(policy: Policy, queue: QueueId) -> Iterator[tuple[str, int]]:
-    """The caps of a queue as each VO sees them; each counts all pilots there."""
+    """As each VO sees them; each counts all pilots there."""
     for vo in policy.config.vos:
         offer = policy.vo_config(vo).offer(queue)
         if offer is not None:

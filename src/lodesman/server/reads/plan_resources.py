@@ -1,7 +1,7 @@
-"""A dry run of another resource configuration: what would be held and released, and what the director would do next.
+"""A dry run of another resource configuration.
 
-The refresh that would take the configuration in judges task queues and SubmitPools. No batch system is asked: loads are
-those of the director's last iteration.
+The refresh that would take it in judges task queues and SubmitPools. No batch system is asked: loads are those of
+the director's last iteration.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def _decide(
     waiting: Sequence[Waiting],
     pilots: Sequence[PilotView] | None = None,
 ) -> PlannedDecision:
-    """An iteration with one configuration. `pilots`: None for those that are there."""
+    """`pilots`: None for those that are there."""
     director.policy, now = side.policy, state.now
     waiting = [row for row in waiting if task_queue(row[0]) not in state.faulty]
     table = KeyTable({tq_id: key for tq_id, key, _ in waiting})
@@ -195,7 +195,7 @@ def _decide(
 
 
 def _pilots(state: LiveState, offers: Offers) -> Iterator[PilotView]:
-    """Our live pilots, each with what its queue would offer (ADR 0024)."""
+    """Each with what its queue would offer (ADR 0024)."""
     request_then: dict[tuple[Any, ...], str] = {}
     mask = closings(state.db)
     live = pilots_in_short(state.db)
@@ -215,14 +215,13 @@ def _pilots(state: LiveState, offers: Offers) -> Iterator[PilotView]:
 
 
 class _ResidentsThen:
-    """A `Policy.inhabited`: what live pilots that take jobs present by another configuration."""
+    """A `Policy.inhabited` by another configuration."""
 
     def __init__(self, state: LiveState, policy: Policy) -> None:
         # It asks for no residents itself: what queues offer depends on none.
         self._state, self._policy = state, replace(policy, verdicts={}, inhabited=lambda _: frozenset())
 
     def __call__(self, queues: frozenset[QueueId], /) -> frozenset[ResourceRequest]:
-        """The requests of those in these queues."""
         return frozenset(request for queue, request in self._found if queue in queues)
 
     @cached_property

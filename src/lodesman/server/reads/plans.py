@@ -1,7 +1,4 @@
-"""Dry runs of submissions and of shares over the live state. Nothing is stored.
-
-Each cohort of a submission is explained as `lode why` would right after it was stored.
-"""
+"""Dry runs of submissions, each cohort as `lode why` would explain it, and of shares."""
 
 from __future__ import annotations
 
@@ -135,7 +132,7 @@ def plan_job(
 
 
 def _cohorts(prepared: PreparedSubmission) -> Iterator[PreparedCohort]:
-    """One cohort for each task queue, whatever descriptions its members are of."""
+    """One for each task queue, whatever descriptions its members are of."""
     by_key: dict[TaskQueueKey, list[PreparedCohort]] = {}
     for cohort in prepared.cohorts:
         by_key.setdefault(cohort.key, []).append(cohort)
@@ -165,7 +162,7 @@ def _facts(
 
 
 def _place(cohort: PreparedCohort, state: LiveState) -> tuple[int | None, QueuePosition]:
-    """Its task queue (None: it would be new) and the jobs there."""
+    """None: its task queue would be new."""
     number = queue_with_key(state.db, cohort.key)
     return number, queue_position(state.db, number, _AFTER_ALL)
 
@@ -241,7 +238,6 @@ def set_by_command(policy: Policy) -> list[Remark]:
 
 
 def _outside_shares(state: LiveState) -> list[Remark]:
-    """The submission pools with private pilots, which serve single groups."""
     pools = state.director.options.pools.values() if state.director else ()
     return [
         Remark(
@@ -264,7 +260,7 @@ def _as_configured(shares: Mapping[str, float]) -> tuple[dict[str, float], list[
 
 
 def _starts_an_hour(state: LiveState) -> tuple[dict[str, float], dict[str, float]]:
-    """Recent starts an hour of each VO: those that groups competed for, and those by private pilots."""
+    """By VO: those that groups competed for, and those by private pilots."""
     begin = state.now - _HOUR
     rows = starts_by_vo(state.db, most=_MOST_STARTS, after=begin)
     if sum(count for _, count, _, _ in rows) >= _MOST_STARTS:
@@ -275,7 +271,7 @@ def _starts_an_hour(state: LiveState) -> tuple[dict[str, float], dict[str, float
 
 
 def _masks(state: LiveState) -> dict[tuple[str, str], int]:
-    """The queues that can run some waiting job of each (VO, group)."""
+    """By (VO, group): queues that can run some waiting job."""
     masks: dict[tuple[str, str], int] = {}
     for key, _, queues in state.waiting():
         masks[key.vo, key.group] = masks.get((key.vo, key.group), 0) | queues

@@ -1,4 +1,4 @@
-"""Limits and the jobs that wait: those behind one, and what other quota sets would do. Nothing is stored."""
+"""Limits and the jobs that wait, and what other quota sets would do."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class JobsBehind:
         )
 
     def _where(self, tq_id: int, key: TaskQueueKey) -> int | None:
-        """The queues that can run a task queue; None: not known yet."""
+        """None: not known yet."""
         config = self._policy.vo_config(key.vo)
         queues = self._keeper.known_where(config, tq_id)
         if queues is None and not key.submit_pool:
@@ -108,7 +108,7 @@ class JobsBehind:
         return queues
 
     def _counts(self, rule: int, of_place: tuple[str, ...], of_key: int, mask: int, vo: str) -> bool:
-        """Whether a rule may be the first that matches in a queue of the mask, in a bucket for such places."""
+        """Whether a rule may be the first that matches in a queue of the mask."""
         queues = self._policy.vo_config(vo).table.queues
         start = next(first for first, stop in self._book.sets if first <= rule < stop)
         before, name = (1 << rule) - (1 << start), self._book.names[rule]
@@ -181,7 +181,7 @@ def _waiting(state: LiveState) -> Iterator[WaitingQueue]:
 
 
 def _effects(work: WorkToLimit, limited: Mapping[int, str], otherwise: Mapping[int, str]) -> list[RuleEffect]:
-    """The waiting jobs that are limited by one book and not by the other, by rule."""
+    """The waiting jobs that are limited by one book and not by the other."""
     by_rule: dict[str, list[int]] = {}
     for slot in limited.keys() - otherwise.keys():
         by_rule.setdefault(limited[slot], []).append(slot)

@@ -1,4 +1,4 @@
-"""Dry runs of the director: an iteration with one thing replaced, by the same facts and the same random numbers."""
+"""Dry runs of the director: one thing is replaced; facts and random numbers are the same."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _answer(
 
 
 def _task_queues(body: PlanDirectorBody, record: Record) -> set[int]:
-    """The task queues that the body names, else those with most jobs. Raises NotFound."""
+    """Those that the body names, else those with most jobs. Raises NotFound."""
     tq_at, jobs_at = map(record["row_fields"].index, ("tq_id", "waiting_jobs"))
     jobs = {row[tq_at]: row[jobs_at] for row in record["rows"]}
     for tq_id in body.task_queues:
@@ -146,7 +146,7 @@ def _task_queues(body: PlanDirectorBody, record: Record) -> set[int]:
 
 
 def _queues(records: Mapping[TargetPolicy, Record]) -> list[str]:
-    """All CE queues, by the most pilots that they get by any policy."""
+    """By the most pilots that they get by any policy."""
     most: Counter[str] = Counter()
     for record in records.values():
         here: Counter[str] = Counter()
@@ -193,7 +193,7 @@ def _rehearse_now(director: Director, state: LiveState) -> PlannedDecision:
 
 
 def _changed(site: str, ad: SiteAd | None, changes: list[AdAttribute], now: float) -> SiteAd:
-    """The ad with changes, or made of these alone, as if it had come now."""
+    """With changes, or made of these alone, as if it had come now."""
     entries = {} if ad is None else dict(ad.ad.entries)
     entries |= {lower(attribute.name): attribute for attribute in changes}
     if ad is not None:

@@ -1,4 +1,4 @@
-"""Sites, CEs and queues as configured, with their pilots, jobs and closings, every value with its origin, and the gates."""
+"""Sites, CEs and queues as configured, with pilots, jobs, closings and gates, every value with its origin."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def list_queues(
 
 
 def _failing_queues(db: Reader, tree: ResourceTree, now: float) -> dict[QueueId, nodes.FailingQueue]:
-    """The configured queues, in order, whose last pilots did not start or whose breakers have orders."""
+    """Those whose last pilots did not start or whose breakers have orders."""
     breaker_of, orders = breakers(db), breaker_orders(db)
     failing = {}
     for queue in tree.queue_ids() if breaker_of or orders else ():
@@ -184,7 +184,7 @@ def exact_node(tree: ResourceTree, node: NodePath) -> NodePath:
 
 
 def _near(tree: ResourceTree, node: NodePath) -> str:
-    """The nearest names at the first level that lacks the given one, as a hint."""
+    """At the first level that lacks the given name, as a hint."""
     above, level, wrong = "", tree.sites, node.site
     for name, below in pairwise(node):
         if name not in level:
@@ -251,7 +251,7 @@ def _parameter(config: ResourceConfig, effective: EffectiveParam) -> nodes.Param
 def _assumed(
     config: ResourceConfig, node: NodePath, params: Mapping[str, EffectiveParam]
 ) -> Iterator[nodes.Parameter]:
-    """The program's own values for what the configuration of a queue leaves out."""
+    """The program's own values for what the configuration leaves out."""
     if not node.queue:
         return
     settings, caps = resources.queue_settings(params, config.types), QueueCaps()

@@ -105,7 +105,6 @@ class SubmissionCounts:
             return stored, self._counted(db, stored)
 
     def _take_in(self, db: Reader) -> None:
-        """Forget the counts of blocks with new events."""
         last = last_event(db)
         size = sum(map(len, self._kept.values()))
         if not self._seen <= last <= self._seen + _MOST_EVENTS or size > _MOST_BLOCKS:
@@ -151,7 +150,7 @@ class SubmissionCounts:
 
 
 def _is_meant(row: SubmissionRow, query: SubmissionsQuery, states: Sequence[str]) -> bool:
-    """Whether it has jobs that the filters select; without filters, any that was not deleted."""
+    """Without filters, any that has jobs not deleted."""
     shown = {state for state, jobs in row.states.items() if jobs}
     if not shown.intersection(states) if states else shown <= {JobState.DELETED}:
         return False

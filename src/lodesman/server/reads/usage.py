@@ -55,7 +55,7 @@ def usage_for(facts: UsageFacts, policy: Policy, may: May, *, vo: str = "") -> U
 
 
 def _shares(text: str | None) -> dict[str, float] | None:
-    """The shares of the groups that competed; None: not recorded, or damaged."""
+    """None: not recorded, or damaged."""
     with suppress(*UNREADABLE):
         return None if text is None else msgspec.json.decode(text, type=dict[str, float])
     return None
@@ -91,7 +91,7 @@ def _sites(attempts: Sequence[AttemptSums]) -> list[SiteOutcomes]:
 
 
 def _groups(claims: Sequence[Claims], policy: Policy) -> list[GroupClaims]:
-    """Job starts of each group, and its target: the sum, over starts, of its share among the groups that competed."""
+    """The target: the sum, over starts, of a group's share among the groups that competed."""
     got, private, compared = Counter[str](), Counter[str](), Counter[str]()
     target: dict[str, float] = defaultdict(float)
     for claim in claims:

@@ -1,4 +1,4 @@
-"""The server's verifier (JSV) at work: submissions go through the six steps on threads, one for each of its processes."""
+"""The server's verifier (JSV): submissions go through the six steps on threads, one for each of its processes."""
 
 from __future__ import annotations
 
