@@ -44,8 +44,8 @@ def authenticate(scope: Scope, lookup: Callable[[bytes], Principal | None], now:
 
 
 def identify(core: Core, scope: Scope, *, joining: bool = False, noted: bool = True) -> Principal:
-    """Who asks on the public port, kept in the scope; `joining`: also a pilot that has not joined. Raises Unauthorized,
-    `noted` for the audit trail.
+    """Who asks on the public port, kept in the scope; `joining`: also a pilot that has not joined. Raises
+    Unauthorized, `noted` for the audit trail.
     """
     principal: Principal | None = scope.get("principal")
     if principal is not None:

@@ -1,7 +1,6 @@
 """A pilot's claim: posted to the journal, answered after the commit.
 
-Claims are many: `main.guarded` makes one straight from the parser, as a direct call (ADR 0021). Unusual requests come
-by ASGI.
+`main.guarded` makes most claims straight from the parser, as a direct call (ADR 0021); unusual ones come by ASGI.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def _is_list(kind: Any) -> bool:
 
 
 def _value(name: str, kind: Any, text: Any) -> Any:
-    """A parameter as its type. Raises InvalidRequest."""
+    """Raises InvalidRequest."""
     if isinstance(text, list):
         try:
             return msgspec.convert(text, kind)

@@ -1,6 +1,6 @@
 """`why` of jobs, pilots and CE queues, and plans, in the reading process.
 
-A plan is worked out in a thread; one that takes too long is given up.
+A plan is made in a thread, and given up if it takes too long.
 """
 
 from __future__ import annotations

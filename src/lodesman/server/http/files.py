@@ -82,7 +82,7 @@ async def _put_output(side: ReadSide, request: Request[AttemptAt, Nothing]) -> S
 
 @contextmanager
 def _reserved(side: ReadSide, owner: str, size: int, *, files: int = 0) -> Iterator[None]:
-    """Around an upload: those at once share the quota. Raises TooLarge before the first byte."""
+    """Uploads at once share the quota. Raises TooLarge before the first byte."""
     used = usage_of(side.db, owner)
     used = InputUsage(used.files + side.files_coming[owner], used.bytes + side.reserved[owner], used.outputs)
     need_room(owner, used, size, quota=side.quota_bytes, most_files=files and side.most_files)
@@ -119,7 +119,7 @@ async def _put_sandbox(side: ReadSide, request: Request[Nothing, Nothing]) -> St
 
 
 def _known(side: ReadSide, owner: str, sha: str) -> int | None:
-    """The size of a file that is there, and will be for some time."""
+    """The size of a file that will be there for some time."""
     size = uploaded_size(side.db, owner, sha, to_stay=True)
     return size if size is not None and side.shelf.input_path(owner, sha).is_file() else None
 

@@ -203,7 +203,6 @@ def _named(items: Iterable[str]) -> str:
 
 
 def _for_strangers(item: str) -> str:
-    """Without the names of sites and CE queues."""
     kind = next((kind for kind in ("CE queue", "breaker", "site", "user") if item.startswith(f"{kind} ")), "")
     return f"a {kind} (lode why names it)" if kind else item
 

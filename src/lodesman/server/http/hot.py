@@ -1,7 +1,7 @@
 """The hot process's application: changes, and what pilots ask often; all else is forwarded.
 
-A forwarded request has a connection of its own, closed from here: a server that closes it while a body comes loses its
-answer.
+A forwarded request has a connection of its own, closed from here: a server that closes it while a body comes loses
+its answer.
 """
 
 from __future__ import annotations

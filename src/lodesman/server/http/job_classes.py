@@ -61,7 +61,7 @@ async def _classes(core: Core, request: Request[AllQuery, Nothing]) -> JobClasse
 
 
 def _places(classes: Classes, after: str) -> Iterator[tuple[str, str]]:
-    """After one of them. Raises InvalidRequest."""
+    """After one of them."""
     name, variant = split_name(after)
     if after and ("." not in after or variant not in _variants(classes, name)):
         raise InvalidRequest("`after` is no cursor of this list.", hint="Give `cursor` of the page before.")

@@ -1,4 +1,4 @@
-"""Lists of jobs and submissions, what jobs used, and what all lists read from a query."""
+"""Lists of jobs and submissions, and what all lists read from a query."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ async def _submissions(side: ReadSide, request: Request[SubmissionsQuery, Nothin
 
 
 def _owner(query: JobsQuery | SubmissionsQuery, who: Principal) -> str:
-    """'' for the jobs of all."""
+    """'' for all owners."""
     return query.owner or ("" if query.all or query.shared else who.name)
 
 

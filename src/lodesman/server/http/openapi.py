@@ -120,7 +120,7 @@ def document() -> JsonObject:
 
 
 def _plain(schema: Any) -> Any:
-    """Without what makers of clients miss or stumble over: enumerations get a type, `"items": false` goes."""
+    """Without what makers of clients stumble over: enumerations get a type, `"items": false` goes."""
     if isinstance(schema, list):
         return [_plain(part) for part in schema]
     if not isinstance(schema, dict):

@@ -66,7 +66,6 @@ async def _set_quotas(core: Core, request: Request[Nothing, QuotaTextBody]) -> Q
 
 
 def _make_ready(sets: Mapping[str, QuotaSet]) -> None:
-    """Raises TooLarge."""
     check_size(sets.values())
     prepare_patterns(sets.values())
 

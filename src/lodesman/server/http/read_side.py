@@ -84,7 +84,7 @@ _KEPT_RESULTS: Final = 256
 
 @dataclass(slots=True)
 class _Kept:
-    """A result kept for some time, read again by one request at a time."""
+    """Read again by one request at a time."""
 
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     result: Any = None

@@ -147,9 +147,7 @@ async def _limited(core: Core, request: Request[Nothing, service.LimitQuery]) ->
 async def _limited_at(
     core: Core, run_places: Iterable[RunPlace]
 ) -> list[tuple[list[RunPlace], list[int], list[int]]]:
-    """Places where limits stop task queues, alike ones together, with these and those that would not start in an empty
-    place.
-    """
+    """Alike places together, with these task queues and those that would not start in an empty place."""
     rows = []
     for alike in await core.commands.run(Change(alike_places, core.live, [*run_places])):
         # A command for each: the writer is not held for long.

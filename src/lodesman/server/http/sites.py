@@ -84,7 +84,7 @@ async def _advertise(core: Core, request: Request[Nothing, SiteAdBody]) -> AdTak
 
 
 def _read(core: Core, site: str, text: str) -> tuple[SiteAd, AdEntry]:
-    """An ad, with the rules of its gate made ready, and what it says in short."""
+    """With the rules of its gate made ready, and what it says in short."""
     ad = read_site_ad(text, site=site, now=core.clock(), lifetime_s=core.gates.lifetime_s)
     mode = gate_modes(core.policy.config.tree).get(site)
     core.gates.gate(site, ad, mode=mode, live=(), ended=lambda *_: (), now=ad.received_at)

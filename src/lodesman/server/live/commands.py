@@ -80,7 +80,6 @@ class Commands:
                 await self.run(Change(append_entries, notes))
 
     def _deliver(self, answers: list[tuple[Answer, Any]]) -> None:
-        """On the writer's thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_answer_all, answers)
 

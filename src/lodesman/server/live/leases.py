@@ -79,7 +79,6 @@ class Leases:
                 self._tended |= due
 
     async def _note_silence(self) -> None:
-        """Stall the jobs of pilots without a heartbeat."""
         silent = list(self._core.sessions.newly_silent().items())
         for begun in range(0, len(silent), _SILENT_AT_ONCE):
             since = dict(silent[begun : begun + _SILENT_AT_ONCE])

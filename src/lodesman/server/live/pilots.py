@@ -191,7 +191,7 @@ async def follow_reports(core: Core, pilot: int, reports: Sequence[ReportBody]) 
 async def _follow_ends(
     core: Core, session: PilotSession, reports: Sequence[ReportBody], accepted: Container[Attempt]
 ) -> None:
-    """Forget the news. Drain a pilot whose node fails, or that hands back all it gets."""
+    """Drain a pilot whose node fails, or that hands back all it gets."""
     for report in reports:
         attempt = (report.id, report.attempt)
         if report.cause == NODE_FAULT and attempt in accepted:

@@ -1,7 +1,7 @@
 """Whether the background process answers (ADR 0068).
 
-A request that waits half a second asks for a sign of life. An idle process has a second, a busy one longer; a mute one
-refuses all until it gives a sign.
+A request that waits half a second asks for a sign of life. An idle process has a second, a busy one longer; a mute
+one refuses all until it gives a sign.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Counts of jobs that clients wait for, shared by all who wait for the same (ADR 0065).
 
-They begin with a snapshot, which says its commit; later commits change them. Without such clients, the journal keeps no
-changes.
+They begin with a snapshot, which says its commit; without clients the journal keeps no changes.
 """
 
 from __future__ import annotations
@@ -57,8 +56,6 @@ class Ends(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True, eq=False)
 class _Followers:
-    """Who waits at one watch, and how its jobs ended."""
-
     # By whether they wait for the first, whether Held ones count, and how many of these the client knows.
     waiters: dict[tuple[bool, bool, int], set[asyncio.Future[None]]] = field(default_factory=dict)
     streams: set[Push] = field(default_factory=set)
@@ -179,7 +176,7 @@ class Waits:
         return watch
 
     async def _follow(self) -> None:
-        """Let the journal keep changes. A batch that had begun before is in the snapshot."""
+        """A batch that had begun before is in the snapshot."""
         async with self._beginning:
             if not self._follows:
                 self._journal.follows = True
@@ -228,7 +225,6 @@ class Waits:
                 self._look(watch, of)
 
     def _look(self, watch: JobWatch, of: _Followers) -> None:
-        """Wake those whose wait is over."""
         for key in list(of.waiters):
             first, held_too, known_held = key
             if watch.held > known_held or watch.is_over(first=first, held=held_too):

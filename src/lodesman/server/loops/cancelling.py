@@ -145,7 +145,7 @@ class Canceller:
             self.post(inner_calls.PILOTS_ORDERED, LeaveOrder(numbers, reason))
 
     def _unbind(self, bound: Collection[int]) -> None:
-        """Such a pilot leaves if it ever starts."""
+        """A bound pilot leaves if it ever starts."""
         left = [
             pilot
             for pilot in read.pilots_by_id(self.db, bound)

@@ -99,7 +99,7 @@ class CandidateMaker:
         return self._candidate(offer.queue, sent if vo in sent else {vo: offer})
 
     def _sent(self, offers: Mapping[str, QueueOffer]) -> dict[str, QueueOffer]:
-        """The others set no limits."""
+        """VOs whose pilots may be sent there; the others set no limits."""
         return {
             vo: offer
             for vo, offer in offers.items()

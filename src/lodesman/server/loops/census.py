@@ -167,7 +167,7 @@ class BackendWatch:
     def _find(
         self, lost: Mapping[str, PilotRow], unnamed: Iterable[str], census: Mapping[str, str], now: float
     ) -> None:
-        """Give up long lost pilots that several lists lack."""
+        """Store the references that were found; give up long lost pilots that several lists lack."""
         outcome: Outcomes = {s: (census[s], "") for s in (*lost, *unnamed) if s in census}
         # A list may leave out jobs that are there, as those of a batch system do that has just started.
         self._missed = {s: self._missed.get(s, 0) + 1 for s in lost if s not in census}

@@ -176,7 +176,7 @@ class Director:
         return self.snapshot(waiting, self.vos, table=table, serving=pool_map, now=now, without=without)
 
     def _free(self, waiting: list[Waiting], limited: LimitAnswer | None) -> list[Waiting]:
-        """With as many jobs as `AtMost` lets start."""
+        """Task queues that may start somewhere, with as many jobs as `AtMost` lets start."""
         limits_now, self._barred = LimitAnswer(), {}
         if waiting:
             limits_now = limited or self._ask_limits()

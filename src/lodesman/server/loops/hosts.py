@@ -89,7 +89,7 @@ class HostWatch:
             self._newest = -1
 
     def weigh(self, queue: QueueId, fault: StartFault | None, reason: str) -> tuple[StartFault | None, str]:
-        """Where jobs fail at once, and at no other site, to join is a fault, too."""
+        """The fault of a start. Where jobs fail at once, and at no other site, to join is one, too."""
         against = None if fault else self.failing.get(queue.site)
         if against is None:
             return fault, reason

@@ -45,7 +45,7 @@ def task_queue(number: int) -> Item:
 
 
 def _is_of_item(fault: Exception) -> bool:
-    """Not if the database or the hot process cannot answer now."""
+    """Whether an item may be at fault: not if the database or the hot process cannot answer now."""
     return isinstance(fault, ServerFault) or not isinstance(fault, (Conflict, Unavailable))
 
 

@@ -117,7 +117,7 @@ class Retention(Passes):
                 log.warning("the output of a job cannot be removed: %s", fault, extra={"job": job_id})
 
     def _members(self, span: SubmissionSpan, before: float) -> Iterator[None]:
-        """Killed or deleted before any pilot took them."""
+        """Members killed or deleted before any pilot took them."""
         while members := old.old_holes(self.db, span, before, _KEYS_AT_ONCE):
             self.post(inner_calls.PURGE, PurgeOrder(before=before, holes=members))
             self.done["runs"] += len(members)
@@ -146,7 +146,7 @@ class Retention(Passes):
             yield
 
     def _inputs(self, before: float) -> Iterator[None]:
-        """Even if jobs are kept for ever. `before`: a time of grace ago."""
+        """Input files that no job needs, even if jobs are kept for ever. `before`: a time of grace ago."""
         while done := old.submissions_without_need(self.db, _KEYS_AT_ONCE):
             self.post(inner_calls.TIDY, UnusedInputs(done=done))
             yield

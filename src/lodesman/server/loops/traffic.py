@@ -226,7 +226,7 @@ class JobsOfLate:
         self._begun, self._groups, self._durations, self._slots = begun_by, groups, {}, {}
 
     def _lasts(self, tq_id: int, now: float) -> Durations | None:
-        """Those of its group if hardly any ended; None if nothing is known."""
+        """How long its jobs take, or those of its group if hardly any ended; None if nothing is known."""
         if tq_id not in self._durations:
             group = self._groups.get(tq_id)
             ended = self._ended_of(tq_id)
@@ -255,7 +255,7 @@ class JobsOfLate:
         return slots
 
     def _kinds(self, there: JobsInPilots, cores: int, now: float) -> Iterator[RunningKind]:
-        """The largest kinds of jobs there stand for all."""
+        """The largest kinds of jobs there, which stand for all."""
         rows = sorted(there.begun.items(), key=lambda row: -len(row[1]))
         seen = rows[:_KINDS_SEEN]
         share = sum(len(begun) for _, begun in rows) / max(1, sum(len(begun) for _, begun in seen))

@@ -121,7 +121,7 @@ def _sites(db: Reader, key: TaskQueueKey) -> list[str]:
 
 
 def _put(record: Record, field: str, name: str, values: Sequence[str]) -> None:
-    """Whatever the description calls the attribute."""
+    """Give an attribute another value, whatever the description calls it."""
     for written in list(record):
         attribute = by_name(written)
         if attribute is not None and attribute.field == field:

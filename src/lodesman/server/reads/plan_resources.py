@@ -195,7 +195,7 @@ def _decide(
 
 
 def _pilots(state: LiveState, offers: Offers) -> Iterator[PilotView]:
-    """Each with what its queue would offer (ADR 0024)."""
+    """Live pilots, each with what its queue would offer (ADR 0024)."""
     request_then: dict[tuple[Any, ...], str] = {}
     mask = closings(state.db)
     live = pilots_in_short(state.db)

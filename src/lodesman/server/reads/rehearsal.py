@@ -146,7 +146,7 @@ def _task_queues(body: PlanDirectorBody, record: Record) -> set[int]:
 
 
 def _queues(records: Mapping[TargetPolicy, Record]) -> list[str]:
-    """By the most pilots that they get by any policy."""
+    """CE queues, by the most pilots that they get by any policy."""
     most: Counter[str] = Counter()
     for record in records.values():
         here: Counter[str] = Counter()

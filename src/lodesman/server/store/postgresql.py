@@ -100,7 +100,7 @@ class PostgresReader(Reader):
         return self.connection.read(translate(sql), values, goes_on=self._depth > 0)
 
     def _come_back(self) -> None:
-        """Not in a snapshot. Raises ConnectionLost."""
+        """Reconnect, unless reads must be of one snapshot. Raises ConnectionLost."""
         if self._depth:
             raise self.database.lost()
         self._open_again()

@@ -116,7 +116,7 @@ class _LivePilots:
         tx.undo.append(partial(held.pop, attempt, None))
 
     def ahead_of(self, pilot_id: int) -> int:
-        """Also beyond its size. For any thread."""
+        """How many attempts it has ahead, also those beyond its size. For any thread."""
         return sum(hold[0] < 0 for hold in list(self.held.get(pilot_id, {}).values()))
 
     def runs_beyond(self, pilot_id: int) -> bool:
@@ -124,7 +124,7 @@ class _LivePilots:
         return any(hold[0] == BEYOND for hold in list(self.held.get(pilot_id, {}).values()))
 
     def note_ended(self, tx: Transaction, pilot_id: int, count: int) -> None:
-        """Of attempts that ended by themselves."""
+        """Count attempts that ended by themselves."""
         tx.afterwards.append(partial(self._count_ended, pilot_id, tx.now, count))
 
     def _count_ended(self, pilot_id: int, at: float, count: int) -> None:

@@ -200,7 +200,7 @@ class Submit:
         return 0
 
     def _hold(self, tx: Transaction, base: int) -> None:
-        """Before any pilot can ask."""
+        """Hold jobs before any pilot can ask."""
         for tq_id, reason in self._never.items():
             self.live.queues.hold(tx, tq_id, reason)
         owner = self.prepared.owner

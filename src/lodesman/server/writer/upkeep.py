@@ -85,7 +85,7 @@ def _correct_sizes(tx: Transaction, suspects: Suspects) -> tuple[int, int]:
 
 
 def _revive(tx: Transaction, live: WriterState, row: JobRow) -> bool:
-    """Where the end of its attempt should have sent it."""
+    """Move a job to where the end of its attempt should have sent it."""
     attempt = attempts.last_attempt(tx, row)
     if attempt is not None and attempt.ended_at is None:
         return False

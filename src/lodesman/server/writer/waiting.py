@@ -109,8 +109,8 @@ class _ParkedClaims:
                 tx.answers.append((claim.answer, claimed))
 
     def serve_freed(self, tx: Transaction, matcher: Matcher) -> None:
-        """Where limits have room again, or changed; longest waiting first. Of equal requests at equal places the
-        first that finds nothing speaks for all.
+        """Serve claims where limits have room again, or changed; longest waiting first. Of equal requests at equal
+        places the first that finds nothing speaks for all.
         """
         limits = matcher.index.limits
         was_freed = limits.take_freed()
