@@ -91,9 +91,7 @@ def read_backends(
 def with_implied(
     sections: Mapping[str, BackendSection], resources: ResourceConfig
 ) -> dict[str, BackendSection]:
-    """Together with backends of queues that have no section, such as `slurm` or `slurm@login.example`; others are left
-    out.
-    """
+    """Also backends of queues that have no section, such as `slurm` or `slurm@login.example`."""
     names = {name for name in queues_of_backends(resources) if backend_type(name) not in ("", LOCAL, MANUAL)}
     implied = {name: _implied(name, BackendSection()) for name in sorted(names)}
     good = {name: section for name, section in implied.items() if not any(section_faults(name, section))}

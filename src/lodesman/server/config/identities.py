@@ -1,7 +1,7 @@
 """Identities: `[identity.NAME]` sections, each an account or a credential with which some pilots are submitted.
 
-An identity on a batch system is a batch system of its own, `BACKEND+NAME`, with a watch that asks about its pilots and
-cancels them. Queues may name it as their `Backend`.
+An identity on a batch system is a batch system of its own, `BACKEND+NAME`, with a watch. Queues may name it as
+their `Backend`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reading the server's configuration: one TOML file and the resource files that it names, checked as a whole."""
+"""Reading the server's configuration."""
 
 from __future__ import annotations
 
@@ -79,7 +79,6 @@ class _ConfigReader:
         self._faults: list[Fault] = []
 
     def read(self) -> ServerConfig:
-        """Raises InvalidConfig with the faults of all files."""
         stated = sections.read_table(sections.ServerFile, self._raw(), (), self._complain)
         self.sources = self.sources.naming(stated.resources.files, stated.gridengine.files)
         texts = self._texts or Texts(
@@ -133,7 +132,6 @@ class _ConfigReader:
         return server
 
     def _vocabulary(self, texts: Mapping[str, str], stated: sections.ServerFile) -> Vocabulary:
-        """The words of Grid Engine, in which the defaults of jobs are given, too."""
         faults: list[SyntaxFault] = []
         try:
             vocabulary = read_vocabulary(texts, faults=faults)

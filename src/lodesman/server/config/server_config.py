@@ -1,4 +1,4 @@
-"""The configuration of a server as a value: its sections, the files that it was read from, and their texts."""
+"""The configuration of a server as a value."""
 
 from __future__ import annotations
 

@@ -101,7 +101,6 @@ def _refusal(certificate: str, key: str, name: str) -> str:
 
 
 def _missing_files(config: ServerConfig) -> Iterator[Fault]:
-    """Of keys and credentials that no command would make."""
     written = {
         path[1].lower(): path[1] for path in lines_of(config.texts.own) if path[0] == "backend" and path[1:]
     }
@@ -207,7 +206,6 @@ def queue_outlooks(config: ServerConfig) -> list[QueueOutlook]:
 
 
 def _pilots(offer: QueueOffer, names: Collection[str], pools: Pools) -> tuple[str, bool]:
-    """What is done about pilots, and whether a mistake keeps them away."""
     settings, backend = offer.settings, offer.backend
     without = not_sent(offer, names, pools)
     if backend == MANUAL:

@@ -124,7 +124,6 @@ def _given(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def _place(name: str) -> tuple[int, int, int]:
-    """Cores of an explicit binding follow its length, unknown names come last."""
     rank = _RANK.get(name)
     if rank is not None:
         return rank, 0, 0

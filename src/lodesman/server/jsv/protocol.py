@@ -310,7 +310,7 @@ class Dialogue:
 
 
 def _check(name: str, value: str | None) -> None:
-    """Refuse what the real parser refuses, in its words."""
+    """In the words of the real parser."""
     if name in READ_ONLY:
         raise _Refusal(f'JSV tries to modify read-only parameter "{name}"')
     if name in BOOLEANS:
