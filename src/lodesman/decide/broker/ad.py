@@ -57,7 +57,7 @@ class AdVersion:
     received_at: float  # by the clock of the server
 
     def is_too_old(self, now: float) -> bool:
-        """Whether it says nothing about the site any more."""
+        """Whether it is out of date."""
         return now > self.good_until
 
     @property

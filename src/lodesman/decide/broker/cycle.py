@@ -22,7 +22,7 @@ _NO_NAMES: Final[frozenset[str]] = frozenset()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRequest:
-    """One kind of request, made ready once."""
+    """A kind of request, prepared once."""
 
     ad: Ad
     side: MatchSide
@@ -38,8 +38,6 @@ def request_of(ad: Ad) -> BrokerRequest:
 
 @dataclass(slots=True)
 class _Memo:
-    """What one expression says of each site."""
-
     question: SiteQuestion
     side: MatchSide
     stale: Mask  # sites to judge
@@ -92,7 +90,7 @@ class SiteBook:
                 memo.used = False
 
     def bit(self, site: str) -> int:
-        """The bit of a site of an earlier update."""
+        """The bit of a known site."""
         return self._bits[site]
 
     def wanted(self, request: BrokerRequest) -> Mask:

@@ -32,7 +32,7 @@ class SiteMatch(NamedTuple):
 
 
 class _OurPilots(NamedTuple):
-    """Those that its ad does not list."""
+    """Our pilots that the ad does not list."""
 
     on_way: int = 0  # the ad cannot have counted them
     taken: int = 0  # the batch system had them before the ad came
@@ -95,7 +95,7 @@ class SiteGate:
         return self.side.accepts(other, Run(now=self.now))
 
     def take(self) -> None:
-        """Count a match with this site."""
+        """Count a match here."""
         if self.ad is not None:
             self.matched += 1
             if self._whole is not None:
@@ -164,7 +164,7 @@ class SiteGate:
         )
 
     def clauses(self, request: Ad | None = None) -> tuple[Clause, ...]:
-        """Each clause with its value now."""
+        """Each clause with its current value."""
         if self.ad is None or self._rules.requirements is None:
             return ()
         return explain(self._rules.requirements, self.side.ad, request, now=self.now)

@@ -60,14 +60,14 @@ class PilotsWanted(Protocol):
 
 
 class SiteMemory:
-    """What is kept from one iteration to the next."""
+    """Kept between iterations."""
 
     def __init__(self) -> None:
         self.book = SiteBook()
         self._requests: dict[Hashable, BrokerRequest] = {}
 
     def request(self, pilots: PilotsWanted) -> BrokerRequest:
-        """What these pilots ask of sites."""
+        """What these pilots ask."""
         who = pilots.identity
         name = (pilots.key, pilots.pool, who.private, who.owner, who.group)
         request = self._requests.get(name)
@@ -148,13 +148,13 @@ class SiteChoice:
 
     @cached_property
     def silent(self) -> Mask:
-        """The CE queues of sites without an ad."""
+        """CE queues of sites without an ad."""
         return reduce(
             or_, (self.places.get(site, 0) for site, gate in self.sites.items() if gate.ad is None), 0
         )
 
     def spread_all_but(self, fitting: Mask) -> Mask:
-        """The CE queues of all sites but some."""
+        """CE queues of all other sites."""
         sites = self._all & ~fitting
         mask = self._spread.get(sites)
         if mask is None:
@@ -251,7 +251,6 @@ class _Ranking:
         self._rank(choice.places)
 
     def best(self, free: Mask) -> Mask:
-        """Those with the greatest rank."""
         log = self._choice.log
         if self._seen < len(log):
             changed, self._seen = set(log[self._seen :]), len(log)

@@ -41,7 +41,7 @@ class SiteWish(Struct, frozen=True, kw_only=True):
 
 
 def site_wish(text: str, node: Node, queues: Mask) -> SiteWish:
-    """A wish, ready to be judged."""
+    """A prepared wish."""
     request = request_of(requiring(EMPTY, node))
     asks = bool(request.wants.others) or request.wants.asks_ad
     return SiteWish(text=text, request=request, queues=queues, needs_ad=asks and can_be(node)[1])
@@ -68,8 +68,6 @@ def in_words(wish: SiteWish, ad: Ad, now: float) -> str:
 
 
 class _SiteState(NamedTuple):
-    """A site between two ads."""
-
     has_ad: bool
     side: MatchSide  # of matches
     changing: frozenset[str]  # attributes that change meanwhile
@@ -133,7 +131,6 @@ class WishedQueues:
     def _take_in(
         self, ads: Mapping[str, SiteAd], places: Mapping[str, Mask], now: float, handling: Handling
     ) -> list[str]:
-        """The sites that advertise something new."""
         if places != self._places:
             self._places, self._ads, self._sites, self._fulfilled = places, {}, {}, {}
         changed = []

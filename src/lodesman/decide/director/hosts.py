@@ -68,12 +68,12 @@ class HostTrial(NamedTuple):
 
 
 def is_failure(state: str, cause: str) -> bool:
-    """Whether an attempt's end counts as a failure."""
+    """Whether an attempt's end is a failure."""
     return state != "Done" and cause in _COUNTED
 
 
 def failed_at_once(state: str, cause: str, seconds: float) -> bool:
-    """Whether such an attempt makes a host suspect."""
+    """Whether the attempt makes its host suspect."""
     return is_failure(state, cause) and seconds <= FAILS_WITHIN_S
 
 
@@ -103,7 +103,7 @@ def outlived_s(failures: Iterable[Failure]) -> float:
 
 
 def find_cleared_jobs(failures: Iterable[Failure]) -> frozenset[int]:
-    """The jobs that failed on three hosts."""
+    """Jobs that failed on three hosts."""
     hosts: defaultdict[int, set[HostName]] = defaultdict(set)
     for failure in failures:
         hosts[failure.job_id].add(failure.host)
@@ -163,7 +163,6 @@ class _Trials:
 
 
 def _evidence(host: HostName, failures: Iterable[Failure], trials: _Trials) -> HostEvidence | None:
-    """None if it is not enough."""
     ordered = sorted(failures)
     against = {tq_id for tq_id in {failure.tq_id for failure in ordered} if trials.fails_only_on(host, tq_id)}
     counted = [failure for failure in ordered if failure.tq_id in against]
@@ -240,7 +239,7 @@ def shut_with_sites(
 
 
 def suspects_by_site(failures: Iterable[Failure], now: float) -> list[Failure]:
-    """The failures at sites that have enough of them."""
+    """Failures at sites with enough of them."""
     return [failure for failures_there in _by_site(failures, now).values() for failure in failures_there]
 
 

@@ -63,7 +63,7 @@ class Excess(Struct, frozen=True, kw_only=True):
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """What to do and how it came about."""
+    """What to do, and why."""
 
     now: float
     seed: int

@@ -22,7 +22,7 @@ class Limit(Struct, frozen=True, kw_only=True):
 
 
 class Clamp(Struct, frozen=True, kw_only=True):
-    """A limit that took something away."""
+    """A limit that took something."""
 
     name: ClampName
     before: int
@@ -39,7 +39,7 @@ class ClampedCount(Struct, frozen=True, kw_only=True):
 
 
 def clamp(count: int, limits: Iterable[Limit]) -> ClampedCount:
-    """Send `count` through the limits in order; never negative."""
+    """Apply limits in order; never negative."""
     left = max(0, count)
     clamps = []
     for limit in limits:
@@ -89,7 +89,7 @@ def take_tokens(bucket: TokenBucket, count: int) -> TokenBucket:
 
 
 class Breaker(Struct, frozen=True, kw_only=True):
-    """The state of one queue's breaker."""
+    """One queue's breaker."""
 
     state: BreakerState = BreakerState.CLOSED
     failures: int = 0  # in a row since the last success
@@ -107,7 +107,7 @@ def settle_breaker(breaker: Breaker, *, now: float) -> Breaker:
 
 
 def breaker_allowance(breaker: Breaker) -> int | None:
-    """Pilots that may be submitted now; None: any number."""
+    """None: any number."""
     if breaker.state is BreakerState.CLOSED:
         return None
     return 1 if breaker.state is BreakerState.HALF_OPEN and not breaker.probing else 0

@@ -19,7 +19,7 @@ _FALSE = frozenset({"no", "false", "n", "0", "off"})
 
 
 def number(low: float, high: float) -> Reader:
-    """Read a number within [low, high]."""
+    """A number within [low, high]."""
     expected = f"a number from {low:g} to {high:g}"
 
     def read(raw: object) -> float:
@@ -89,12 +89,12 @@ def some_names(raw: object) -> tuple[str, ...]:
 
 
 def backend_names(raw: object) -> tuple[str, ...]:
-    """Read names of batch systems, in any spelling."""
+    """Names of batch systems, in any spelling."""
     return tuple(dict.fromkeys(map(spelled_backend, some_names(raw))))
 
 
 def queue_names(raw: object) -> tuple[str, ...]:
-    """Read names of CEs and queues with their sites."""
+    """Names of CEs and queues with their sites."""
     queues = some_names(raw)
     if not all("/" in name for name in queues):
         raise ValueError("a list of SITE/CE or SITE/CE/QUEUE")
@@ -102,7 +102,7 @@ def queue_names(raw: object) -> tuple[str, ...]:
 
 
 def policy_name(raw: object) -> TargetPolicy:
-    """Read the name of a policy."""
+    """The name of a policy."""
     try:
         return TargetPolicy(str(raw).strip().lower())
     except ValueError:

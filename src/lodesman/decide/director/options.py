@@ -39,7 +39,6 @@ _DIRECTOR = "director"  # handles a submission pool, unless another name is give
 
 
 def _option(name: str, read: Reader, default: Any) -> Any:
-    """A field that the option `name` fills."""
     return field(default=default, metadata={"option": name, "read": read})
 
 
@@ -96,7 +95,7 @@ class ExcessRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolOptions:
-    """What a submission pool may set for itself."""
+    """Options of one submission pool."""
 
     name: str = ""
     min_threads: int = _option("minThreadsInPool", whole(0, 1_000), 0)  # from the start
@@ -234,7 +233,6 @@ def read_options(section: Mapping[str, object]) -> DirectorOptions:
 
 
 def _read_section(plain: Mapping[str, object], where: str, faults: list[dict[str, str]]) -> _Values:
-    """By group and field; faults are noted."""
     values: _Values = {}
     for option, raw in plain.items():
         rule = _BY_OPTION.get(option)

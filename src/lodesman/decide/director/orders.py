@@ -38,7 +38,7 @@ class PoolState(Struct, frozen=True, kw_only=True):
 
     @property
     def is_full(self) -> bool:
-        """Whether it can take no task more."""
+        """Whether it takes no more tasks."""
         return not self.room
 
 
@@ -105,7 +105,7 @@ class PilotIdentity(Struct, frozen=True, kw_only=True):
 
 
 def choose_identity(demand: TaskQueueDemand, *, options: PoolOptions, rng: Random) -> PilotIdentity:
-    """The identity of the pilots of one submission."""
+    """The identity for one submission."""
     key, draw = demand.key, None
     private_tq = key.pilot_type.lower() == PRIVATE
     if key.force_generic or private_tq:
@@ -143,7 +143,7 @@ def account_of(who: PilotIdentity, pool: PoolOptions, rules: Mapping[str, Identi
 
 
 def name_as(backend: str, account: str) -> str:
-    """The name of a batch system for an identity."""
+    """A batch system's name for an identity."""
     return f"{backend}+{account}"
 
 
@@ -194,7 +194,7 @@ class PilotOrder(Struct, frozen=True, kw_only=True):
 
 
 class PoolRefusal(Struct, frozen=True, kw_only=True):
-    """A task queue whose pilots no submission pool took."""
+    """A task queue that no submission pool served."""
 
     tq_id: int
     asked: int

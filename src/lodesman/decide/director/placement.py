@@ -33,7 +33,7 @@ class Placement(Struct, frozen=True, kw_only=True):
 
 
 class QueueRefusal(Struct, frozen=True, kw_only=True):
-    """One CE queue's answer to one task queue."""
+    """A CE queue's answer to a task queue."""
 
     queue_id: QueueId
     kind: RefusalKind
@@ -65,7 +65,7 @@ class OrderOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementResult:
-    """All placements and the outcome of each order."""
+    """Placements and outcomes of all orders."""
 
     placements: tuple[Placement, ...]
     outcomes: tuple[OrderOutcome, ...]
@@ -75,7 +75,7 @@ class PlacementResult:
 
     @property
     def placed(self) -> int:
-        """Pilots placed, all task queues together."""
+        """Pilots placed in all."""
         return sum(placement.count for placement in self.placements)
 
     def refusals(self, outcome: OrderOutcome, *, each: int | None = None) -> Iterator[QueueRefusal]:
@@ -102,8 +102,6 @@ class PlacementResult:
 
 @dataclass(slots=True, kw_only=True)
 class _Seeker:
-    """An order during placement."""
-
     order: PilotOrder
     eligible: Mask
     unmatched: Mask = 0  # queues that only their sites exclude
@@ -166,7 +164,6 @@ class _Seats:
                     tally.limit(budget.mask, budget.left)
 
     def _draw(self, free: Mask, seeker: _Seeker, rng: Random) -> int | None:
-        """One of the best sites' queues that admits the pilot now."""
         at_sites = seeker.at_sites
         while free:
             best = free if at_sites is None else at_sites.drawn(at_sites.best(free), rng)

@@ -19,7 +19,7 @@ from lodesman.decide.resources import QueueId
 
 
 class PoolServing(Protocol):
-    """The SubmitPools as the service has them."""
+    """The SubmitPools of the service."""
 
     def mask(self, pool: str, /) -> int | None:
         """The queues that serve a pool; None if it is unknown."""
@@ -67,7 +67,7 @@ class _VOPlaces:
 
 
 class Places:
-    """All candidate queues of an iteration, by their bits."""
+    """An iteration's candidate queues, by bits."""
 
     __slots__ = (
         "_limited",

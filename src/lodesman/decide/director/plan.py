@@ -31,7 +31,7 @@ _NO_PRIORITY = 1e-9
 
 
 class TaskQueueDemand(msgspec.Struct, frozen=True, kw_only=True):
-    """A task queue with jobs waiting."""
+    """A task queue with waiting jobs."""
 
     tq_id: int
     key: TaskQueueKey
@@ -51,7 +51,7 @@ def allowance(waiting_jobs: int, options: DirectorOptions) -> int:
 
 
 class PlanRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The line of one task queue."""
+    """One task queue's line."""
 
     tq_id: int
     weight: float
@@ -77,7 +77,7 @@ class Plan(DirectorPlan, frozen=True, kw_only=True):
 
     @property
     def asked(self) -> int:
-        """Pilots asked for, all task queues together."""
+        """Pilots asked for in all."""
         return sum(row.asked for row in self.rows)
 
 

@@ -50,7 +50,7 @@ class QueueLoad(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether both numbers are known, however old they are."""
+        """Whether both numbers are known, at any age."""
         return None not in (self.waiting, self.running) and min(self.waiting or 0, self.running or 0) >= 0
 
     def age_s(self, now: float) -> float:
@@ -73,7 +73,7 @@ class QueueLoad(NamedTuple):
 
 
 class OwnPilots(Struct, frozen=True, kw_only=True):
-    """Live pilots by the program's own records."""
+    """Live pilots by our records."""
 
     waiting: int = 0  # with those being submitted
     running: int = 0
@@ -81,7 +81,7 @@ class OwnPilots(Struct, frozen=True, kw_only=True):
 
 
 class CandidateQueue(Struct, frozen=True, kw_only=True):
-    """A CE queue to which pilots may be sent."""
+    """A CE queue that may get pilots."""
 
     queue_id: QueueId
     bit: int  # in all masks of CE queues
@@ -105,7 +105,7 @@ class CandidateQueue(Struct, frozen=True, kw_only=True):
 
 
 class QueueGates(Struct, frozen=True, kw_only=True):
-    """What stands before the queues besides their load."""
+    """Limits of queues besides their load."""
 
     breakers: Mapping[QueueId, Breaker]  # absent: closed
     tokens: Mapping[NodePath, int]  # whole tokens of the CEs; absent: not limited
@@ -161,7 +161,6 @@ def queue_limits(
 
 
 def _cap_limits(queue: CandidateQueue) -> Iterator[Limit]:
-    """The caps less the most pilots that can be there now."""
     own, caps = queue.own, queue.caps
     seen_waiting, seen_running = queue.load.waiting or 0, queue.load.running or 0
     waiting = max(own.waiting, seen_waiting + own.since_load)

@@ -126,7 +126,7 @@ def _room(queue: CandidateQueue, room: Room, left: int) -> Record:
 
 
 def loads_of(record: Mapping[str, Any]) -> dict[str, QueueLoad]:
-    """The loads inside a stored record, by queue."""
+    """A record's loads, by queue."""
     names = record.get("load_fields", ())
     if not set(_LOAD_FIELDS) <= set(names):
         return {}

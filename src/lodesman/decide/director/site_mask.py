@@ -86,7 +86,7 @@ class SiteMask:
     def hits(
         self, queues: _Queues, among: Mask, now: float, lives: Lives = _NO_LIVES
     ) -> list[tuple[Closing, Mask]]:
-        """The closings of queues among these; most queues first."""
+        """Closings of these queues; most queues first."""
         hits = [(closing, hit) for closing, mask in self._active(queues, now, lives) if (hit := mask & among)]
         return sorted(hits, key=lambda pair: -pair[1].bit_count())
 
@@ -112,7 +112,7 @@ class SiteMask:
         )
 
     def drained(self, now: float) -> DrainedNodes | None:
-        """Where pilots leave; None if nowhere."""
+        """None if nowhere."""
         nodes = frozenset(closing.node for closing in self.closings if closing.empties(now))
         return DrainedNodes(nodes) if nodes else None
 
@@ -122,7 +122,7 @@ class SiteMask:
             yield from (closing for closing in closings if closing is not None)
 
     def _active(self, queues: _Queues, now: float, lives: Lives) -> Iterator[tuple[Closing, Mask]]:
-        """Closings that hold, or begin while a pilot could still run."""
+        """Also those that begin while a pilot could still run."""
         planes = self._planes
         # By value; items of lists are compared fast if they are the same object.
         if [planes[0]] != [queues]:

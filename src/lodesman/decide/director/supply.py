@@ -135,8 +135,6 @@ def count_supply(
 
 @dataclass(slots=True)
 class _AlikePilots:
-    """Alike for the matcher, submitted for one task queue."""
-
     tq_id: int | None
     request: ResourceRequest
     barred: frozenset[int]
@@ -159,7 +157,7 @@ def _groups(pilots: Iterable[PilotView]) -> list[_AlikePilots]:
 
 
 class _NeedyQueues:
-    """Those that want more pilots in this round, most in need first."""
+    """Most in need first."""
 
     def __init__(self, order: Sequence[int]) -> None:
         self._order = order
@@ -189,7 +187,7 @@ class _Ledger:
         self._usable: dict[ResourceRequest, int] = {}
 
     def usable(self, group: _AlikePilots) -> int:
-        """The task queues whose jobs such pilots may run."""
+        """The task queues that such pilots may serve."""
         request = group.request
         mask = self._usable.get(request)
         if mask is None:

@@ -104,7 +104,7 @@ class ShutHosts(NamedTuple):
 
     @property
     def sites(self) -> frozenset[str]:
-        """The sites whose local pilots get no jobs."""
+        """Sites whose local pilots get no jobs."""
         return frozenset(host.site for host in self.records if host.host == self.here)
 
     def queues(self, config: VOConfig) -> int:
@@ -156,7 +156,7 @@ def shut_text(record: HostRecord, now: float) -> str:
 
 
 def opens_host(host: HostName, record: HostRecord) -> str:
-    """Who can open a host that gets no jobs."""
+    """Who can open the host."""
     command = shlex.join(["lode", "host", "open", host.host, "--site", host.site])
     tried = "" if record.retry_at is None else "time, it is tried by one job; or "
     return f"{tried}an administrator: {command}"

@@ -52,7 +52,7 @@ class UnreachedPilots(NamedTuple):
 
 
 class DirectorState(NamedTuple):
-    """What a running director says of itself."""
+    """What a running director reports."""
 
     iterated_at: float | None = None  # its last iteration, stored or with nothing to decide; None: unknown
     full: Mapping[str, bool] | None = None  # whether each submission pool is; None: unknown
@@ -98,7 +98,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
     @property
     def decided_at(self) -> float | None:
-        """When the last iteration was, however long ago."""
+        """The time of the last iteration."""
         read_at = None if self.iteration is None else self.iteration.at
         return read_at if self.decided_after is None else self.decided_after
 

@@ -158,7 +158,7 @@ def _misfits(facts: JobFacts) -> str:
 
 
 def _left_to_broker(facts: JobFacts) -> str:
-    """The clauses of Requirements that the ads of sites decide, for queues that pass all else."""
+    """Clauses of Requirements that sites' ads decide, for queues that pass all else."""
     exclusions = facts.exclusions
     clauses = [
         clause

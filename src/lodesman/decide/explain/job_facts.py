@@ -216,7 +216,7 @@ class JobFacts(SnapshotFacts):
 
     @cached_property
     def gated(self) -> int:
-        """The queues where sites take no pilots for it."""
+        """Queues whose sites take no pilots for it."""
         decision, unfit = self.decision, self.eligible & ~self.fitting
         if decision is None:
             return unfit
@@ -240,7 +240,7 @@ class JobFacts(SnapshotFacts):
         return self.start_by(self.reason)
 
     def start_by(self, reason: MainReason) -> StartEstimate | None:
-        """When it starts if it waits for this reason."""
+        """When it starts, by this reason."""
         if reason is MainReason.LIMITED and any(
             bucket.enough and bucket.ends is None for bucket in self.limits.buckets
         ):
@@ -266,7 +266,7 @@ class JobFacts(SnapshotFacts):
 
     @property
     def no_estimate(self) -> str:
-        """Why it is not known when it starts."""
+        """Why its start is unknown."""
         seen = self.started.group
         if not seen.is_over:
             return "no start of late to go by"
@@ -350,7 +350,7 @@ class JobFacts(SnapshotFacts):
 
     @property
     def behind(self) -> str:
-        """What `AtMost` makes it wait for, in words."""
+        """What `AtMost` makes it wait for."""
         most, ahead = self.exclusions.key.at_most, self.turn.ahead
         before = f", and {counted(ahead, 'job')} before it" if ahead else ""
         if self.under_way >= most:

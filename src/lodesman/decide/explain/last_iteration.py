@@ -57,7 +57,7 @@ class Capacity(Struct, frozen=True, kw_only=True):
     unsent: int = 0  # those where no pilots are ever sent, such as those where people start them
 
     def pilots(self, queues: int) -> int:
-        """How many may be sent to these queues."""
+        """How many these queues may get."""
         return sum(pilots * (mask & queues).bit_count() for pilots, mask in self.by_pilots.items())
 
     def oldest_load(self, queues: int) -> tuple[float, str] | None:
@@ -91,7 +91,7 @@ _NO_TASK_QUEUE: Final = 0
 
 
 class QueueDecision(Struct, frozen=True, kw_only=True):
-    """What an iteration decided about one CE queue."""
+    """The decision about one CE queue."""
 
     pilots: int  # wanted there
     room: int  # free capacity for pilots
@@ -168,7 +168,7 @@ class RecordedIteration:
         return counts
 
     def placed(self, queue: QueueId) -> int:
-        """The pilots that it placed in a CE queue."""
+        """The pilots that it placed."""
         name = "/".join(queue)
         return sum(count for _, place, count in self.record["placements"] if place == name)
 
@@ -187,7 +187,7 @@ class RecordedIteration:
         return QueueDecision(pilots=room["wanted"], room=room["room"], left=_left(room), clamps=clamps)
 
     def gate(self, queue: QueueId) -> Gate:
-        """What left a CE queue no free capacity."""
+        """What left no free capacity."""
         room = self._room(queue)
         if room is None:
             return Gate(NOT_CONSIDERED, "the director did not consider it")

@@ -21,7 +21,7 @@ from lodesman.wire.why_pilots import Amounts
 
 
 class PilotFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored of a pilot."""
+    """What is stored."""
 
     row: Pilot
     drain_reason: str  # why it has to leave; '': a user said so
@@ -49,17 +49,17 @@ class PilotNow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def free(self) -> Amounts:
-        """What a claim would say it has free."""
+        """What a claim would call free."""
         return amounts(self.request.cores, self.request.memory_mb, self.request.norm_cpu_seconds)
 
 
 def amounts(*values: int) -> Amounts:
-    """Cores, memory and CPU time, None for the unlimited."""
+    """None for the unlimited."""
     return Amounts(*(None if value >= UNLIMITED else value for value in values))
 
 
 class PilotCase(msgspec.Struct, frozen=True, kw_only=True):
-    """A live pilot, and the task queues that wait."""
+    """A live pilot, and waiting task queues."""
 
     facts: PilotFacts
     now: PilotNow

@@ -91,7 +91,7 @@ class QueueFacts(SnapshotFacts):
 
     @cached_property
     def startable(self) -> list[int]:
-        """The task queues that fit and may start there."""
+        """Fitting task queues that may start there."""
         kept = {tq_id for _, task_queues in self.kept for tq_id in task_queues}
         return [] if self.survey is None else [tq_id for tq_id in self.survey.fitting if tq_id not in kept]
 
@@ -160,7 +160,7 @@ class QueueFacts(SnapshotFacts):
 
     @property
     def fitting(self) -> int:
-        """The task queues that could be run there."""
+        """Task queues that could run there."""
         return 0 if self.survey is None else len(self.survey.fitting)
 
     @cached_property

@@ -38,7 +38,7 @@ _LEAST_SECONDS: Final = 0.5
 
 
 class TimedJob(NamedTuple):
-    """A job that runs or has ended."""
+    """Running or ended."""
 
     begun: float  # UNIX seconds
     seconds: float  # that it took; so far, if it has not ended
@@ -141,7 +141,7 @@ class Durations:
 
 
 class RunningKind(NamedTuple):
-    """Jobs of one kind that run."""
+    """Running jobs of one kind."""
 
     begun: Sequence[float]  # UNIX seconds
     durations: Durations
@@ -284,7 +284,7 @@ class FreedSlots:
 
 
 class StartRate(NamedTuple):
-    """Job starts that followed a first one."""
+    """Starts that followed a first one."""
 
     starts: int
     seconds: float  # since the first one

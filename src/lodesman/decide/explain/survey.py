@@ -51,7 +51,7 @@ _LONGEST: Final = 20
 
 
 class Survey(Struct, frozen=True, kw_only=True):
-    """Task queues held against one resource."""
+    """Task queues against one resource."""
 
     work: answers.Work
     fitting: tuple[int, ...]  # ids of those that nothing excludes
@@ -59,7 +59,7 @@ class Survey(Struct, frozen=True, kw_only=True):
 
 
 class WaitingTaskQueues(Struct, frozen=True, kw_only=True):
-    """The task queues with waiting jobs."""
+    """Task queues with waiting jobs."""
 
     table: KeyTable
     keys: Mapping[int, TaskQueueKey]

@@ -148,7 +148,7 @@ _NONE: Final = PilotCounts()
 
 
 def masks(bits: Iterable[tuple[Any, int]]) -> dict[Any, int]:
-    """The bits of each key, as a mask."""
+    """A mask for each key."""
     bits_of: dict[Any, list[int]] = {}
     for key, bit in bits:
         bits_of.setdefault(key, []).append(bit)
@@ -159,7 +159,7 @@ _LITTLE: Final = 1e-9
 
 
 class Turn(NamedTuple):
-    """Where a job stands among those that wait."""
+    """A job's place among those that wait."""
 
     ahead: int = 0  # jobs of its own task queue before it
     others: int = 0  # jobs of task queues that compete
@@ -172,12 +172,12 @@ class Turn(NamedTuple):
         return max(ceil(starts * (self.older + self.part) - _LITTLE) - before, starts - self.others)
 
     def is_next(self, starts: int) -> bool:
-        """Whether this number of starts reaches the job."""
+        """Whether these starts reach the job."""
         return self.ahead < self.allotted(starts)
 
     @property
     def before(self) -> int:
-        """About how many jobs start before it."""
+        """About how many jobs start earlier."""
         drawn = (self.ahead + 1) * (1.0 - self.part) / max(self.part, _LITTLE)
         return self.ahead + min(self.others, ceil(drawn - _LITTLE))
 
@@ -243,7 +243,7 @@ class Contest:
         return self if contest is None else contest
 
     def _narrow(self, vo: str) -> dict[int, Contest]:
-        """By mask of queues; empty if they are too many."""
+        """Empty if they are too many."""
         where, kinds = self._where[vo], dict[int, list[int]]()
         for number, (tq_id, key, _) in enumerate(self._waiting):
             if key.vo == vo:

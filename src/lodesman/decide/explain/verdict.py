@@ -64,7 +64,7 @@ SHUT_OUT: Final = frozenset(
 
 
 def verdict_of(reason: MainReason | QueueReason) -> Verdict:
-    """What a reason means for the time being."""
+    """What a reason means for now."""
     return "never" if reason in _NEVER else "now" if reason in _NOW else "not now"
 
 
@@ -128,7 +128,7 @@ class StoppedPilots(NamedTuple):
 
 
 class LimitMasks(NamedTuple):
-    """The queues where limits keep a job from starting."""
+    """Queues where limits stop a job."""
 
     queues: int = 0
     never: int = 0  # those of them where they would if nothing ran

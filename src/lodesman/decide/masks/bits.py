@@ -98,11 +98,11 @@ class MaskMatrix:
         return self._bytes[bit >> 3 :: self._width].translate(_HAS_BIT[bit & 7])
 
     def column(self, bit: int) -> Mask:
-        """The rows that have the bit."""
+        """Rows with the bit."""
         return int(self._column(bit).translate(_DIGITS)[::-1] or b"0", 2)
 
     def among(self, names: Iterable[T], bit: int) -> tuple[T, ...]:
-        """The names of the rows that have the bit."""
+        """Names of rows with the bit."""
         return tuple(compress(names, self._column(bit)))
 
 
@@ -123,7 +123,7 @@ class Tally:
         self._settle()
 
     def add(self, mask: Mask, amount: int) -> None:
-        """Add an amount to every number of a mask."""
+        """Add to every number of a mask."""
         planes, place = self._planes, 0
         if amount:
             self.positive |= mask
@@ -172,7 +172,7 @@ class Tally:
         return sum((plane >> bit & 1) << k for k, plane in enumerate(self._planes))
 
     def least(self, mask: Mask) -> Mask:
-        """The members of a mask with its least number."""
+        """Members with the least number."""
         for plane in reversed(self._planes):
             mask = mask & ~plane or mask
         return mask
@@ -219,20 +219,20 @@ class NearMiss(Struct, frozen=True, kw_only=True):
 
 
 def passing(planes: Iterable[Plane], full: Mask) -> Mask:
-    """The members that no criterion refuses."""
+    """Members that no criterion refuses."""
     for _, mask in planes:
         full &= ~mask
     return full
 
 
 def refused(planes: Iterable[Plane]) -> list[tuple[str, int]]:
-    """How many members each criterion refuses; worst first."""
+    """Refused members by criterion; worst first."""
     counted = [(name, mask.bit_count()) for name, mask in planes if mask]
     return sorted(counted, key=lambda item: (-item[1], item[0]))
 
 
 def nearest(planes: Iterable[Plane], full: Mask) -> Mask:
-    """The members that the fewest criteria refuse."""
+    """Members that the fewest criteria refuse."""
     against = Tally()
     for _, mask in planes:
         against.add(mask, 1)
@@ -269,7 +269,7 @@ class Slots(list[T | None]):
         self._free: list[int] = []
 
     def put(self, member: T) -> int:
-        """Give a member the lowest free bit."""
+        """Give the lowest free bit."""
         if not self._free:
             self.append(member)
             return len(self) - 1

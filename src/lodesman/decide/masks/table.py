@@ -17,7 +17,7 @@ _ANSWERS_KEPT: Final = 64
 
 
 class MaskColumn(Protocol):
-    """One value of each member, and which members pass."""
+    """One value of each member."""
 
     def add(self, bit: int, values: Any, /) -> None:
         """Add a member, whose bit is free."""
@@ -97,7 +97,7 @@ class HasAny(_ByValue):
 
 
 class HasNone(_ByValue):
-    """Members pass that have none of the asked values."""
+    """Members pass without any asked value."""
 
     __slots__ = ()
 
@@ -277,7 +277,7 @@ class AtLeast(Numbers):
 
 
 class Table:
-    """Members as bits, with a column for each criterion."""
+    """Members as bits, by criterion."""
 
     __slots__ = ("columns",)
 

@@ -14,7 +14,7 @@ from lodesman.languages.gridengine.values import Number, Value
 
 
 class Counter:
-    """What is used of one resource of a bucket."""
+    """One resource of a bucket."""
 
     __slots__ = ("bucket", "calm", "limit", "resource", "used")
 
@@ -43,12 +43,12 @@ class RuleBucket:
     counters: dict[str, Counter] = field(default_factory=dict)
 
     def used(self, resource: str) -> Number:
-        """The amount of a resource that is charged."""
+        """The charged amount."""
         counter = self.counters.get(resource)
         return 0 if counter is None else counter.used
 
     def refuses(self, needs: Iterable[Need]) -> bool:
-        """Whether a job with these needs does not fit."""
+        """Whether such a job does not fit."""
         limits = self.family.limits
         for name, amount, _, fits in needs:
             if fits is not None:
@@ -59,7 +59,7 @@ class RuleBucket:
         return False
 
     def counter(self, resource: str) -> Counter:
-        """The counter of a resource that is used up."""
+        """The counter of a used resource."""
         counter = self.counters.get(resource)
         if counter is None:
             counter = self.counters[resource] = Counter(self, resource)
@@ -92,7 +92,7 @@ class BucketLine:
         return bucket
 
     def drop(self, bucket: RuleBucket) -> None:
-        """Forget a bucket to which nothing is charged."""
+        """Forget an unused bucket."""
         del self.buckets[bucket.family]
         for split, places in bucket.family.places.items():
             for part in split.parts.get(self, ()):
@@ -218,7 +218,7 @@ class KindPart:
         self.amounts = tuple((need.resource, need.charge) for need in self.needs if need.charge)
 
     def bucket(self, family: PlaceFamily) -> RuleBucket:
-        """What its jobs are charged to at a place."""
+        """The bucket for its jobs at a place."""
         return self.line.buckets.get(family, family.empty)
 
     def charge(self, place: SetPlace) -> tuple[Charge, ...]:
@@ -247,7 +247,7 @@ class KindParts:
         return iter(self.by_needs.values())
 
     def add(self, part: KindPart) -> None:
-        """Add a part, whose needs no other has."""
+        """Add a part with unique needs."""
         self.by_needs[part.needs] = part
         for resource, amount in part.amounts:
             insort(self._by_amount.setdefault(resource, []), (amount, part), key=_amount)

@@ -117,7 +117,6 @@ def _some(values: Sequence[str] | None) -> str:
 
 
 def _classes_of(key: TaskQueueKey) -> Values:
-    """What a jc_list may name to let the jobs in."""
     if not key.job_class:
         return (NO_JC,)
     return (ANY_JC, key.job_class, f"{key.job_class}.{key.variant}")
@@ -292,10 +291,10 @@ def explain(key: TaskQueueKey, request: ResourceRequest) -> tuple[Reason, ...]:
 
 
 def wanted_of(key: TaskQueueKey, criteria: Sequence[MatchCriterion] = CRITERIA) -> tuple[Any, ...]:
-    """What a key asks, by criterion."""
+    """A key's questions, by criterion."""
     return tuple([criterion.of_key(key) for criterion in criteria])
 
 
 def offered_of(request: ResourceRequest, criteria: Sequence[MatchCriterion] = CRITERIA) -> tuple[Any, ...]:
-    """What a resource offers, by criterion."""
+    """A resource's offers, by criterion."""
     return tuple([criterion.of_request(request) for criterion in criteria])

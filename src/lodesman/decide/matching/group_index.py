@@ -160,7 +160,7 @@ class GroupIndex:
         self._uproot(queue)
 
     def refresh(self, queue: IndexedQueue) -> None:
-        """Set the bits of a task queue."""
+        """Set its bits."""
         bit = 1 << queue.slot
         if bool(self.alive & bit) != (queue.waiting > 0):
             self.alive ^= bit
@@ -169,7 +169,7 @@ class GroupIndex:
             self.changes += 1
 
     def flip(self, cap: Cap) -> None:
-        """Close or open all task queues of a cap."""
+        """Close or open a cap's task queues."""
         cap.full = not cap.full
         self.open = self.open & ~cap.mask if cap.full else self.open | cap.mask & self.alive & ~self.limited
         self.changes += 1
@@ -202,7 +202,7 @@ class GroupIndex:
         return self._numbers.narrow(self._where.narrow(mask, where), numbers)
 
     def queues(self, mask: int) -> Iterator[IndexedQueue]:
-        """The task queues at the slots of a mask."""
+        """The task queues of a mask."""
         for slot in bits(mask):
             queue = self.slots[slot]
             if queue is not None:
@@ -296,7 +296,7 @@ class Caps:
             self._forget(number)
 
     def taken(self, submission: int) -> int:
-        """How many jobs of a submission are taken."""
+        """Taken jobs of a submission."""
         entry = self._known.get(submission)
         return 0 if entry is None else entry.taken
 

@@ -116,11 +116,11 @@ class Index:
             self.version += 1
 
     def has(self, tq_id: int) -> bool:
-        """Whether the index knows the task queue."""
+        """Whether the task queue is known."""
         return tq_id in self._queues
 
     def find(self, key: TaskQueueKey) -> int | None:
-        """The id of the task queue with this key."""
+        """The id of the task queue."""
         return self._by_key.get(key)
 
     def key(self, tq_id: int) -> TaskQueueKey:
@@ -137,7 +137,7 @@ class Index:
         return self._loads.get(owner) or OwnerLoad()
 
     def queues(self) -> Iterator[tuple[int, TaskQueueKey, int]]:
-        """(id, key, waiting) of every task queue."""
+        """(id, key, waiting) of all."""
         for queue in self._queues.values():
             yield queue.tq_id, queue.key, queue.waiting
 
@@ -156,7 +156,7 @@ class Index:
             self._refresh(queue)
 
     def take(self, tq_id: int, n: int = 1, *, now: float) -> None:
-        """Take `n` jobs. ValueError if fewer wait."""
+        """Raises ValueError if fewer wait."""
         queue = self._queues[tq_id]
         if not 0 <= n <= queue.waiting:
             raise ValueError(f"cannot take {n} of the {queue.waiting} jobs of task queue {tq_id}")
@@ -208,7 +208,7 @@ class Index:
         self.delays.undo_begin(key, place)
 
     def count_attempt(self, key: TaskQueueKey, place: RunPlace) -> None:
-        """Count an attempt at a place."""
+        """Count an attempt there."""
         self.limits.take(key, place)
         if key.at_most:
             self.changes += self.caps.count(key.submission, 1)
@@ -252,12 +252,12 @@ class Index:
         queue.group.refresh(queue)
 
     def is_open(self, tq_id: int) -> bool:
-        """Whether the task queue may be drawn somewhere."""
+        """Whether it may be drawn anywhere."""
         queue = self._queues.get(tq_id)
         return queue is not None and queue.is_open
 
     def groups(self) -> Iterable[GroupIndex]:
-        """All groups that have a task queue."""
+        """Groups with task queues."""
         return self._groups.values()
 
     def groups_for(self, vo: str, names: tuple[str, ...] | None) -> list[GroupIndex]:

@@ -23,7 +23,7 @@ class RunningJob(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What the jobs of one owner and project take."""
+    """What one owner's jobs of a project take."""
 
     vo: str
     owner: str
@@ -66,12 +66,12 @@ class BucketLoad:
 
 
 def values_shown(of_key: Values, of_place: Values) -> Values:
-    """The values of a bucket that are not empty."""
+    """A bucket's values that are not empty."""
     return tuple(value for value in (*of_key, *of_place) if value)
 
 
 def taken_by(book: RuleBook, attempts: Iterable[RunningJob]) -> dict[BucketName, BucketLoad]:
-    """What is taken of all buckets."""
+    """The use of all buckets."""
     loads: dict[BucketName, BucketLoad] = {}
     key_side, place_side = cache(book.of_key), cache(book.of_place)
 

@@ -68,13 +68,13 @@ class RunLimits:
 
     @property
     def active(self) -> bool:
-        """Whether there are rules at all."""
+        """Whether there are rules."""
         return self._book is not None
 
     # --- task queues -----------------------------------------------------------------------------------------
 
     def add(self, group: int, slot: int, key: TaskQueueKey) -> None:
-        """Note the slot of a new task queue."""
+        """Note a new task queue's slot."""
         if self._book is None:
             return
         alike, masks = self._book.kind_of(key), {group: 1 << slot}
@@ -194,7 +194,7 @@ class RunLimits:
             self._book_job(key, self.spot(place), self._add)
 
     def give(self, key: TaskQueueKey, place: RunPlace) -> None:
-        """Undo `take`: the attempt has ended, or is undone."""
+        """Undo `take`."""
         if self._book is not None:
             self._book_job(key, self.spot(place), self._subtract)
 

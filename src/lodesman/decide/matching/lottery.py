@@ -33,7 +33,7 @@ _AT_RANDOM: Final = 0.125
 
 
 class SharedSlot(NamedTuple):
-    """A pilot that runs several payloads."""
+    """A pilot with several payloads."""
 
     cores: int
     free: int  # cores that hold nothing
@@ -41,7 +41,7 @@ class SharedSlot(NamedTuple):
     scaling: float = 1.0  # norm_cpu_seconds for each second of a core
 
     def with_job(self, key: TaskQueueKey) -> SharedSlot:
-        """The same with a job of a task queue."""
+        """With one more job."""
         ends = max(self.busy_s, expected_seconds(key, self.scaling))
         return SharedSlot(self.cores, max(0, self.free - key.cores), ends, self.scaling)
 
@@ -63,7 +63,7 @@ class Lottery:
         self._made_for = -1
 
     def set_shares(self, shares: Mapping[str, GroupShare]) -> None:
-        """Use these shares from the next draw on."""
+        """For draws from now on."""
         self.shares = dict(shares)
         self._index.version += 1
 
@@ -152,7 +152,7 @@ def _eligible(view: View, numbers: Sequence[int], shut: ShutSlots) -> list[Group
 def _draw_group(
     view: View, shortlist: Shortlist, shut: ShutSlots, draw: Callable[[], float], shared: SharedSlot | None
 ) -> IndexedQueue | None:
-    """Level 1 among eligible groups."""
+    """Level 1."""
     groups = shortlist.groups
     if not groups:
         return None

@@ -21,7 +21,7 @@ from lodesman.wire.vocabulary import MainReason
 
 
 class Chances(Struct, frozen=True, kw_only=True):
-    """What a request may draw from now, counted."""
+    """What a request may draw from."""
 
     of_vo: int  # open task queues of its VO
     elsewhere: int  # open task queues of other VOs
@@ -46,7 +46,7 @@ _ALL_LEFT = Remainder()
 
 
 class Matcher:
-    """Index and lottery together. Used from one thread only."""
+    """Index and lottery. Used from one thread."""
 
     __slots__ = ("_views", "index", "lottery")
 
@@ -114,7 +114,7 @@ class Matcher:
         ]
 
     def chances(self, request: ResourceRequest, host: str = "") -> Chances:
-        """How much a resource may draw from now."""
+        """How much a resource may draw from."""
         view = self._views.view_of(request)
         numbers = numbers_of(request)
         ballot = self.lottery.find_ballot(view)

@@ -85,7 +85,7 @@ class PilotShape(Struct, frozen=True, kw_only=True):
 
 
 class QueueOffer(Struct, frozen=True, kw_only=True):
-    """A CE queue as a VO sees it."""
+    """A CE queue for a VO."""
 
     bit: int  # its place in masks of queues
     queue: QueueId

@@ -164,7 +164,6 @@ class ParkedRequests:
         return self._masks.narrow(here & self._occupied, replace(key, submit_pool="")) if here else 0
 
     def _next(self, mask: int, after: Order) -> _Ticket | None:
-        """The longest waiting ticket of these kinds after that order."""
         if not mask:
             return None
         if mask.bit_count() <= FEW:
@@ -202,6 +201,5 @@ def _place(request: ResourceRequest) -> QueueId:
 
 
 def _from(orders: list[Order], after: Order, at_most: int) -> Iterator[Order]:
-    """The first orders after one, in order."""
     place = bisect_right(orders, after)
     return islice(orders, place, place + at_most)

@@ -26,7 +26,7 @@ _LISTS: Final = frozenset(("platforms", "tags", "submission_pools"))
 
 
 def values_of(key: TaskQueueKey, field: str) -> tuple[str, ...]:
-    """What a task queue has of a limited attribute."""
+    """A task queue's values of a limited attribute."""
     value = getattr(key, field)
     return value if isinstance(value, tuple) else (str(value),)
 
@@ -101,12 +101,12 @@ class PlaceBook:
 
     @property
     def by_place(self) -> int:
-        """All rules: each counts sites or CEs apart."""
+        """Each rule counts sites or CEs apart."""
         return (1 << len(self._names)) - 1
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the rules, without the site."""
+        """Names of rules, without the site."""
         return self._names
 
     def kind_of(self, key: TaskQueueKey) -> int:
@@ -135,7 +135,7 @@ _ONE_JOB: Final = (Need(RUNNING_JOBS, 1, 1),)
 
 
 class DelayRules:
-    """Which delays a start at a place begins."""
+    """Delays that a start at a place begins."""
 
     def __init__(self, limits: Iterable[PlaceLimit] = ()) -> None:
         self.known = [limit for limit in limits if limit.kind == DELAY]
@@ -165,7 +165,7 @@ class Delays:
         self._until: dict[str, tuple[PlaceLimit, float]] = {}
 
     def is_open(self, name: str) -> bool:
-        """Whether a job may start by that delay."""
+        """Whether the delay lets a job start."""
         return name not in self._until
 
     def shut_delays(self) -> list[tuple[PlaceLimit, float]]:
@@ -186,7 +186,7 @@ class Delays:
                 self._open(delay)
 
     def start_all(self) -> None:
-        """Begin every delay: earlier starts are not known."""
+        """Begin every delay: earlier starts are unknown."""
         for delay in self.rules.known:
             self.shut_until(delay, self.ticks() + delay.number)
 
@@ -199,7 +199,7 @@ class Delays:
             self._changed(delay)
 
     def open_due(self) -> list[tuple[PlaceLimit, float]]:
-        """Open the delays whose time has come."""
+        """Open delays that are over."""
         now = self.ticks()
         due = [(delay, until) for delay, until in self._until.values() if until <= now]
         for delay, _ in due:

@@ -74,12 +74,12 @@ class VOConfig:
 
     @cached_property
     def sites(self) -> frozenset[str]:
-        """The sites that have an offer."""
+        """Sites with an offer."""
         return frozenset(offer.queue.site for offer in self.offers)
 
     @cached_property
     def ces(self) -> frozenset[str]:
-        """The CEs that have an offer."""
+        """CEs with an offer."""
         return frozenset(offer.queue.ce for offer in self.offers)
 
     @cached_property
@@ -99,7 +99,7 @@ class VOConfig:
 
     @cached_property
     def private_only(self) -> int:
-        """The queues that take no generic pilots."""
+        """Queues that take no generic pilots."""
         return mask_of(offer.bit for offer in self.offers if not offer.settings.generic_pilots)
 
     @cached_property
@@ -117,7 +117,7 @@ class VOConfig:
 
     @cached_property
     def has_jc_lists(self) -> bool:
-        """Whether a queue takes jobs of some classes only."""
+        """Whether queues limit job classes."""
         return any(offer.request.job_classes is not None for offer in self.offers)
 
     @cached_property
@@ -239,7 +239,7 @@ class Policy:
 
     @property
     def version(self) -> tuple[str, float | None]:
-        """Another one whenever the files are read again."""
+        """Changes whenever the files are read."""
         return self.digest, self.loaded_at
 
     def vo_config(self, vo: str) -> VOConfig:
@@ -262,7 +262,7 @@ class Policy:
         return config
 
     def set_usage(self, usage: KnownUsage | None) -> None:
-        """Correct the shares by this; None: not at all."""
+        """Usage that corrects shares; None: none."""
         self.usage = usage
         self._shares = self.corrected(self.configured_shares())
 
@@ -276,7 +276,7 @@ class Policy:
         return shares if self.usage is None else corrected_shares(shares, self.usage)
 
     def shares(self) -> Mapping[str, GroupShare]:
-        """The shares and settings that are drawn by."""
+        """Shares and settings for draws."""
         return self._shares
 
     def configured_shares(self) -> Mapping[str, GroupShare]:
@@ -297,9 +297,9 @@ class Policy:
         return DEFAULT_SHARE if group_config is None else group_config.share
 
     def drawn_share(self, group: str) -> float:
-        """The share of a group that is drawn by."""
+        """A group's share in draws."""
         return self._shares.get(group, DEFAULT_GROUP).share
 
     def sharing_groups(self) -> frozenset[str]:
-        """The groups whose members share their jobs."""
+        """Groups whose members share jobs."""
         return frozenset(name for name, group in self.config.groups.items() if group.job_sharing)

@@ -24,7 +24,7 @@ def serves(key: TaskQueueKey, request: ResourceRequest) -> bool:
 
 
 class RequestTable:
-    """Resources as bits, asked by task queues."""
+    """Resources as bits, for task queues."""
 
     __slots__ = ("_criteria", "_table")
 
@@ -69,7 +69,7 @@ class RequestTable:
 
 
 class KeyTable:
-    """Task queues as bits, which are given out again."""
+    """Task queues as bits, which are reused."""
 
     __slots__ = ("_bits", "_names", "_table", "_wanted", "full", "pools")
 
@@ -85,7 +85,7 @@ class KeyTable:
             self.put(tq_id, key)
 
     def put(self, tq_id: int, key: TaskQueueKey) -> None:
-        """Add a task queue that is not there yet."""
+        """Add a new task queue."""
         bit = self._bits[tq_id] = self._names.put(tq_id)
         self._wanted[tq_id] = wanted = wanted_of(key)
         self._table.add(bit, wanted)
@@ -94,7 +94,7 @@ class KeyTable:
         self.full |= 1 << bit
 
     def drop(self, tq_id: int) -> None:
-        """Remove a task queue that is there."""
+        """Remove a known task queue."""
         bit = self._bits.pop(tq_id)
         self._table.remove(bit, self._wanted.pop(tq_id))
         self.pools.pop(bit, None)

@@ -34,7 +34,7 @@ def numbers_of(request: ResourceRequest) -> list[int]:
 
 @dataclass(slots=True)
 class Ballot:
-    """The groups that a kind of resource serves."""
+    """Groups that a kind of resource serves."""
 
     groups: tuple[GroupIndex, ...]  # with a share
     cumulative: tuple[float, ...]  # the running sums of their shares
@@ -45,7 +45,7 @@ class Ballot:
 
 @dataclass(slots=True)
 class Shortlist:
-    """The groups among which one is drawn."""
+    """Groups for the next draw."""
 
     changes: int  # of the index
     shut: int  # the number of what was shut
@@ -89,7 +89,7 @@ class View:
         self._found: list[EligibleSlots | None] = []
 
     def renew(self, ballot: Ballot, *, version: int, group_numbers: int) -> None:
-        """Take another ballot: groups or shares changed."""
+        """Groups or shares changed."""
         self.ballot = ballot
         self.version = version
         self.shortlist = None

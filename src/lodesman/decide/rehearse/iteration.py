@@ -28,8 +28,6 @@ _Group = tuple[str, str]  # VO and group
 
 @dataclass(slots=True)
 class _Bite:
-    """What one clamp took."""
-
     count: int = 0  # of the queues or task queues that it took from
     pilots: int = 0
     example: plans.LimitExample = field(default_factory=lambda: plans.LimitExample(name="", text=""))
@@ -124,7 +122,6 @@ def compare(
 
 
 def _groups(old: PlannedDecision, new: PlannedDecision) -> Iterator[plans.GroupPilots]:
-    """The groups for which pilots may be asked."""
     for group in sorted({*old.asked, *new.asked}):
         yield plans.GroupPilots(
             *group,

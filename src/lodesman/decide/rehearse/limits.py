@@ -38,14 +38,14 @@ class WorkToLimit(Struct, frozen=True, kw_only=True):
 
 
 class LimitEffect(Struct, frozen=True, kw_only=True):
-    """What rules do to such work."""
+    """What rules do to the work."""
 
     limited: Mapping[int, str]  # position of a task queue that may start nowhere -> the rule that stops it
     over: Sequence[BucketUse]  # buckets of which more is used than there is
 
 
 def hold_against(book: RuleBook, work: WorkToLimit) -> LimitEffect:
-    """Let the rules limit the work."""
+    """Limit the work by rules."""
     limits, by_queue = RunLimits(book), dict[QueueId, dict[Spot, RunPlace]]()
     for place in work.places:
         # Of places that rules see alike, one is enough.

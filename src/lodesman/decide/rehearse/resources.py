@@ -31,7 +31,7 @@ def cut(rows: Iterable[T], limit: int) -> plans.Cut[T]:
 
 
 class JudgedTaskQueue(Struct, frozen=True, kw_only=True):
-    """A task queue with jobs under both configurations."""
+    """A task queue under both configurations."""
 
     id: int
     key: TaskQueueKey

@@ -76,7 +76,6 @@ def group_parts(judged: Iterable[JudgedTaskQueue], change: ShareChange) -> list[
 
 
 def _competing(jobs: Groups) -> dict[str, list[str]]:
-    """By VO."""
     groups_of: dict[str, list[str]] = {}
     for vo, group in sorted(pair for pair, number in jobs.items() if number):
         groups_of.setdefault(vo, []).append(group)
@@ -84,7 +83,6 @@ def _competing(jobs: Groups) -> dict[str, list[str]]:
 
 
 def _weights(waiting: Sequence[Waiting], shares: Mapping[str, GroupShare]) -> dict[tuple[str, str], float]:
-    """The part of each group in the director's weights."""
     weight_of: dict[tuple[str, str], float] = defaultdict(float)
     weights = director_weights(waiting, shares)
     for tq_id, key, _ in waiting:

@@ -81,7 +81,7 @@ class RepeatedParam(Struct, frozen=True, kw_only=True):
 
 
 class DraftLimit(NamedTuple):
-    """What limits of a site or CE are about."""
+    """The subject of limits of a site or CE."""
 
     kind: str
     path: NodePath
@@ -105,11 +105,11 @@ class ConfigDraft:
         self.notices: list[Fault] = []
 
     def fault(self, message: str, source: FilePosition) -> None:
-        """Note what is wrong: the configuration will be refused."""
+        """The configuration will be refused."""
         self.faults.append(Fault(message=message, source=source))
 
     def notice(self, message: str, source: FilePosition) -> None:
-        """Note what is odd: the configuration stands."""
+        """The configuration stands."""
         self.notices.append(Fault(message=message, source=source))
 
     def node(self, among: dict[str, DraftNode], name: str, source: FilePosition) -> DraftNode:

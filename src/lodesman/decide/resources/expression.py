@@ -88,7 +88,7 @@ _PARAMETERS: Final[Mapping[str, str]] = {"ce": "cename", "queue": "queuename"}
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExpressionClause:
-    """A part of an expression that must be true."""
+    """A part that must be true."""
 
     text: str  # as it is written
     node: Node  # with the values of the request, and folded names of the queue alone
@@ -322,7 +322,7 @@ def holds_at(left: Node, ad: Ad | None, *, request: Ad | None = None, now: float
 
 
 def without_target(left: Node) -> Node:
-    """What is left, as a user would write it."""
+    """The rest, as a user would write it."""
 
     def spelled(node: Node) -> Node | None:
         match node:

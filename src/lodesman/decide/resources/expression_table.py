@@ -26,7 +26,7 @@ _MOST_KNOWN: Final = 10_000
 
 
 class PlacementClause(Struct, frozen=True, kw_only=True):
-    """What is left of a clause for the broker."""
+    """The rest of a clause for the broker."""
 
     left: Node  # TARGET is the ad of the site (`expression.holds_at`)
     queues: Mask  # fulfil the clause if `left` is true
@@ -53,8 +53,6 @@ class _PossibleTruth(NamedTuple):
 
 
 class _SaidValues:
-    """Queues' values of one name."""
-
     __slots__ = ("any", "ids", "masks", "plain", "values")
 
     def __init__(self, values_by_bit: Mapping[int, Value | None]) -> None:
@@ -75,7 +73,7 @@ class _SaidValues:
 
 
 class ExpressionColumn:
-    """All clauses of expressions over all queues."""
+    """All clauses over all queues."""
 
     offered: Final[list[tuple[tuple[Scalar, ...], Mask]]] = []  # admits a queue as a whole, unlike parameters
 

@@ -81,8 +81,6 @@ def all_queues(
 
 
 class _Inheritance:
-    """Lays layers of nodes over each other, for one VO."""
-
     def __init__(self, tree: model.ResourceTree, vo: str, types: TypeTable) -> None:
         self._tree = tree
         self._vo = vo

@@ -38,7 +38,7 @@ OPERATORS: Mapping[Kind, tuple[str, ...]] = {  # the first is the default
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterType:
-    """The declared type of one parameter."""
+    """A declared type."""
 
     name: str
     kind: Kind
@@ -67,15 +67,15 @@ class TypeTable:
         """Changes whenever the identity of a requirement set could."""
 
     def get(self, name: str) -> ParameterType | None:
-        """The type of a parameter, None if undeclared."""
+        """None if undeclared."""
         return self._types.get(fold(name))
 
     def get_folded(self, folded: str) -> ParameterType | None:
-        """As `get`, for a name that is folded already."""
+        """`get` for a folded name."""
         return self._types.get(folded)
 
     def all(self) -> tuple[ParameterType, ...]:
-        """Every declared type, sorted by name."""
+        """Sorted by name."""
         return tuple(self._types[name] for name in sorted(self._types))
 
 
@@ -140,7 +140,7 @@ _TRUTH = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false
 
 
 def boolean_of(value: object) -> bool:
-    """A truth value from what people write; raises BadValue."""
+    """A truth value as people write it; raises BadValue."""
     if isinstance(value, bool):
         return value
     if isinstance(value, str | int | float):
@@ -317,7 +317,7 @@ def version_key(text: str) -> _VersionKey:
 
 
 def canonical_version(text: str) -> str:
-    """One spelling for all versions that compare equal."""
+    """One spelling for equal versions."""
     spelled = ""
     before = None
     for rank, number, word in version_key(text)[:-1]:

@@ -36,7 +36,7 @@ _Layer = Mapping[str, RawParam]
 
 
 class ResourceConfig(Struct, frozen=True, kw_only=True):
-    """What the configuration says of resources and groups."""
+    """Configured resources and groups."""
 
     tree: model.ResourceTree = field(default_factory=model.ResourceTree)
     types: TypeTable = field(default_factory=TypeTable)
@@ -86,7 +86,7 @@ def fault_of(error: LodesmanError, file: str) -> Fault:
 
 
 def build(draft: ConfigDraft) -> ResourceConfig:
-    """The configuration. Raises InvalidConfig with `faults`."""
+    """Raises InvalidConfig with `faults`."""
     declared: list[ParameterType] = []
     for raw in draft.declarations.values():
         try:

@@ -90,7 +90,6 @@ class _CfgFiller:
     def _node(
         self, among: dict[str, DraftNode], section: CfgSection, path: str, below: tuple[tuple[str, ...], ...]
     ) -> DraftNode:
-        """With all nodes below."""
         node = self._draft.node(among, section.name, self._source(section, path))
         self._params(node.layers[""], section, path)
         for inner in section.sections():

@@ -40,7 +40,7 @@ _TOKEN = re.compile(
 
 
 def parse_toml(text: str, *, source: str = "") -> dict[str, object]:
-    """The tables of a text. Raises SyntaxFault."""
+    """Raises SyntaxFault."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as fault:
@@ -58,7 +58,7 @@ def parse_toml(text: str, *, source: str = "") -> dict[str, object]:
 
 
 def fill_from_toml(draft: ConfigDraft, root: _Table, *, text: str, file: str) -> None:
-    """Write what a parsed file says into the draft."""
+    """Write a parsed file into the draft."""
     filler = _TomlFiller(draft, file, lines_of(text))
     for right, slips in _SLIPS.items():
         for key in root:
@@ -110,7 +110,6 @@ class _TomlFiller:
                 self._draft.fault(message, place)
 
     def node(self, among: dict[str, DraftNode], path: _Path, table: _Table, below: _Path) -> None:
-        """With all nodes below."""
         node = self._draft.node(among, path[-1], self.source(path))
         overlaid = isinstance(table.get("vo"), dict)
         limits = _LIMITS.keys() & table.keys() if below else set[str]()

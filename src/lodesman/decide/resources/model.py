@@ -19,7 +19,7 @@ class BadValue(ValueError):
 
 
 class FilePosition(Struct, frozen=True, kw_only=True):
-    """Where in the configuration something is written."""
+    """A place in the configuration."""
 
     file: str = ""
     section: str = ""
@@ -41,7 +41,7 @@ class Node(Struct, frozen=True, kw_only=True):
 
 
 class ResourceTree(Struct, frozen=True, kw_only=True):
-    """All sites, in the order of the configuration."""
+    """Sites in configured order."""
 
     sites: Mapping[str, Node] = field(default_factory=dict)
     # hold where neither CE, queue nor site say otherwise
@@ -62,7 +62,7 @@ class ResourceTree(Struct, frozen=True, kw_only=True):
         return (path for path, _ in self.nodes() if isinstance(path, QueueId))
 
     def find(self, path: NodePath) -> Node | None:
-        """The node of that path, or None."""
+        """The node, or None."""
         node = self.sites.get(path.site)
         for name in filter(None, path[1:]):
             node = node.children.get(name) if node else None

@@ -63,7 +63,7 @@ class QueueTable:
         return self._params[bit]
 
     def sites(self, mask: Mask) -> tuple[str, ...]:
-        """The sites of the queues of a mask, sorted."""
+        """Sites of the queues, sorted."""
         return tuple(sorted({self.queues[bit].site for bit in bits(mask)}))
 
     def eligible_mask(self, criteria: Iterable[Requirement]) -> Mask:
@@ -77,7 +77,7 @@ class QueueTable:
         return mask
 
     def failing(self, criteria: Iterable[Requirement]) -> list[Mask]:
-        """By requirement, the queues that do not fulfil it."""
+        """By requirement, the queues that fail it."""
         columns = ((criterion, self._columns.get(criterion.folded)) for criterion in criteria)
         return [self.full & ~column.met(criterion) if column else self.full for criterion, column in columns]
 
@@ -96,7 +96,7 @@ class QueueTable:
         )
 
     def reasons(self, bit: int, criteria: tuple[Requirement, ...]) -> tuple[Mismatch, ...]:
-        """All that speaks against one queue."""
+        """What speaks against one queue."""
         return mismatches(criteria, self._params[bit], vo=self.vo)
 
 
@@ -107,8 +107,6 @@ _MetBy = Callable[[Scalar], Mask]  # the queues whose values fulfil a wanted val
 
 
 class _Column:
-    """One parameter over all queues."""
-
     __slots__ = ("_met_by", "_open", "offered")
 
     def __init__(self, values: Iterable[tuple[Value, Mask]], declared: ParameterType | None) -> None:
@@ -126,7 +124,6 @@ class _Column:
         self._met_by = _deduced(single) if declared is None else _declared(single, declared)
 
     def met(self, requirement: Requirement) -> Mask:
-        """The queues that fulfil the requirement."""
         met = self._open
         for wanted in requirement.wanted:
             met |= self._met_by(wanted)

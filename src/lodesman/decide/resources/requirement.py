@@ -135,7 +135,7 @@ def _of_text(name: str, text: str, request: str) -> Requirement:
 
 
 def expression(requirement: Requirement) -> Expression:
-    """What a requirement of kind expression says."""
+    """The expression of a requirement."""
     return expression_of(str(requirement.wanted[0]), requirement.unit)
 
 

@@ -138,7 +138,7 @@ def _check_words(value: Value) -> None:
 
 
 def queue_settings(params: Mapping[str, EffectiveParam], types: TypeTable) -> QueueSettings:
-    """The settings of a queue from its effective parameters."""
+    """From effective parameters."""
     reader = _Reader(params, types)
     seconds, minutes = reader.number("CPUTime") or 0, reader.number("maxCPUTime") or 0
     factor, si00 = reader.number("CPUScalingFactor"), reader.number("SI00")
@@ -186,7 +186,7 @@ def with_processor_tags(tags: tuple[str, ...], cores: int) -> tuple[str, ...]:
 
 
 def without_processor_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """The tags that say nothing of cores."""
+    """Tags that say nothing of cores."""
     return tuple(tag for tag in tags if tag != _MULTI_PROCESSOR and not _PROCESSORS.fullmatch(tag))
 
 
@@ -216,7 +216,7 @@ def backend_of(params: Mapping[str, EffectiveParam], types: TypeTable) -> str:
 
 
 def names_backend(names: Iterable[str]) -> bool:
-    """Whether one of these parameters names a batch system."""
+    """Whether a parameter names a batch system."""
     return any(fold(name) in _OF_BACKEND for name in names)
 
 

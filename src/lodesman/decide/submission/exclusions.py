@@ -58,11 +58,11 @@ class Exclusions(JobDemand):
 
     @property
     def eligible(self) -> int:
-        """The queues against which nothing speaks."""
+        """Queues that nothing excludes."""
         return passing(self.planes, self.full)
 
     def counts(self) -> list[tuple[str, int]]:
-        """How many queues each criterion rules out; worst first."""
+        """Excluded queues by criterion; worst first."""
         return refused(self.planes)
 
     def job_changes(self, most: int = _MOST_CHANGES) -> list[JobChange]:

@@ -36,7 +36,7 @@ _FLAGS: Final = bytes.maketrans(b"01", b"\0\1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDemand:
-    """What a job wants, held against a config."""
+    """A job's wishes, held against a config."""
 
     key: TaskQueueKey
     criteria: tuple[Requirement, ...]
@@ -53,8 +53,6 @@ class JobDemand:
 
 
 class _ChangedJob(Struct, frozen=True, kw_only=True):
-    """A job after the steps so far."""
-
     key: TaskQueueKey
     config: VOConfig
     names: tuple[str, ...]  # what the change is about
@@ -79,8 +77,6 @@ Options = Iterable[tuple[Any, int]]
 
 
 class _UnknownNames(Struct, frozen=True, kw_only=True):
-    """Names of an attribute for which a job is refused."""
-
     attribute: str
     field: str
     names: tuple[str, ...]
@@ -122,7 +118,7 @@ def _step_of(
 
 
 def job_changes(demand: JobDemand, misses: Sequence[NearMiss], *, most: int) -> list[JobChange]:
-    """The changes of the job that admit most queues."""
+    """Changes that admit most queues."""
     made: list[JobChange] = []
     for change in misses[:_LOOKED_AT]:
         if len(made) >= most and made[most - 1].queues >= change.count:
@@ -163,7 +159,6 @@ def _job_change(demand: JobDemand, change: NearMiss) -> JobChange | None:
 
 
 def _steps(demand: JobDemand, change: NearMiss) -> tuple[list[JobChangeStep], _ChangedJob]:
-    """A step for each criterion, and the job after them."""
     key, config = demand.key, demand.config
     by_name = {f"Requirements.{criterion.parameter}": criterion for criterion in demand.criteria}
     unpooled = replace(key, submit_pool="") if key.submit_pool else key
@@ -225,8 +220,6 @@ def _as_much(offers: Counter[Any], order: Callable[[Any], Any] | None = None) ->
 def _one_of(
     field: str, rule: str, offered: Callable[[_ChangedJob], Counter[str]] | None = None
 ) -> Callable[[_ChangedJob, str], Made]:
-    """A list of names, of which the queue must offer one."""
-
     def make(case: _ChangedJob, name: str) -> Made:
         offers = offered(case) if offered else Counter(case.offered(rule))
         options = tuple(offers.most_common(SHOWN))
@@ -280,7 +273,6 @@ def _tags(field: str, text: str) -> Callable[[_ChangedJob, str], Made]:
 
 
 def _required(case: _ChangedJob, name: str, criterion: Requirement) -> Made:
-    """A parameter, or a clause of the expression."""
     if criterion.kind is Kind.EXPRESSION:
         return _clause_step(case, name, criterion), case
     asked = criterion.wanted[0] if len(criterion.wanted) == 1 else criterion.wanted
@@ -300,7 +292,6 @@ def _required(case: _ChangedJob, name: str, criterion: Requirement) -> Made:
 
 
 def _clause_step(case: _ChangedJob, name: str, criterion: Requirement) -> JobChangeStep:
-    """It has to go, or to be another one."""
     (clause,) = expression(criterion).clauses
     counted: Counter[str] = Counter()
     for values, n in case.config.table.offered(clause.asks[0], case.mask) if len(clause.asks) == 1 else ():

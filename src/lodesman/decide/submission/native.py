@@ -52,8 +52,6 @@ _PARAMETER_BASES: Final = tuple(name.lower() for name in PARAMETERS)
 
 
 class _Record:
-    """A record's attributes, whatever their spelling."""
-
     __slots__ = ("known", "own", "parameters", "record")
 
     def __init__(self, record: Record) -> None:
@@ -92,7 +90,6 @@ class _Record:
         return [key_and_value(text) for text in texts if isinstance(text, str) and text.strip(" =")]
 
     def read(self, name: str) -> Any:
-        """The value as a job has it."""
         value, attribute = self.get(name), by_name(name)
         try:
             return None if value is None or attribute is None else attribute.read(value)

@@ -154,7 +154,7 @@ class Form(Struct, frozen=True, kw_only=True):
         return text if number is None else number
 
     def to_native(self, value: Any) -> str:
-        """The canonical text for a value of a description."""
+        """The canonical text of a description's value."""
         try:
             native = self.text(_WHOLE(value)) if self.text else None
         except Mistake:
@@ -173,7 +173,7 @@ class Form(Struct, frozen=True, kw_only=True):
         return self.to_native(value)
 
     def canonical(self, text: str) -> str:
-        """The text that stands for all with its meaning."""
+        """One text for all of a meaning."""
         return self.to_native(self.to_record(text))
 
     def largest(self, first: str, second: str) -> str:
@@ -219,7 +219,7 @@ def _memory_text(megabytes: int) -> str | None:
 
 
 def number_in(text: str) -> int | None:
-    """A whole number that is written with digits."""
+    """A whole number in digits."""
     return int(text) if re.fullmatch(r"[+-]?\d{1,18}", text, re.ASCII) else None
 
 

@@ -238,7 +238,7 @@ def flat(values: JobValues) -> dict[Path, str | None]:
 
 
 def changed_paths(before: JobValues, after: JobValues) -> Iterator[Path]:
-    """What differs, by attribute and key."""
+    """Differences by attribute and key."""
     old, new = flat(before), flat(after)
     missing = object()
     return (path for path in {**old, **new} if old.get(path, missing) != new.get(path, missing))

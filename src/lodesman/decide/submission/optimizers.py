@@ -108,7 +108,6 @@ def _nearest(name: str, names: frozenset[str]) -> str:
 
 
 def _request(draft: JobDraft) -> Ad | None:
-    """What its expression may ask of the job."""
     if not draft.spec.stations and not any(fold(name) == CONSTRAINT for name in draft.spec.requirements):
         return None
     return job_ad(key_of(draft.spec, owner=draft.owner, group=draft.group, vo=draft.vo))

@@ -27,7 +27,7 @@ class ValueSource(StrEnum):
 
 
 class Origin(Struct, frozen=True, kw_only=True):
-    """Who wrote a value last; `script` names a JSV."""
+    """The last writer of a value; `script` names a JSV."""
 
     step: ValueSource
     script: str = ""

@@ -69,7 +69,7 @@ Derive = Callable[[str], ClassSnapshot | ClassRefusal]
 
 
 class SubmissionRules(Struct, frozen=True, kw_only=True):
-    """What the server does to each submission."""
+    """Rules for each submission."""
 
     default_jc: str = ""
     enforce_jc: bool = False
@@ -79,7 +79,7 @@ class SubmissionRules(Struct, frozen=True, kw_only=True):
 
 
 class DraftRecord(Struct, frozen=True, kw_only=True):
-    """A submission as it left the client."""
+    """A submission from the client."""
 
     record: Record
     edits: Sequence[RequestChange] = ()  # of its lists (-adds, -mods, -clears, -clearp)
@@ -287,7 +287,7 @@ def violations(
 def access_refusal(
     snapshot: ClassSnapshot, breaches: Sequence[Breach], runs: int = 0, asked: str = "run job"
 ) -> SubmissionRefusal:
-    """A no that names all breaches."""
+    """A refusal with all breaches."""
     first = breaches[0].violation
     path = path_of(first.attribute, first.key)
     return SubmissionRefusal(
@@ -316,7 +316,7 @@ def _refused(
 
 
 def names_class(record: Record) -> bool:
-    """Whether a description has JobClass or Variant."""
+    """Whether it has JobClass or Variant."""
     return not _OF_CLASSES.isdisjoint(map(str.lower, record))
 
 
@@ -346,7 +346,7 @@ def _of_snapshot(record: Record, snapshot: ClassSnapshot | None) -> Record:
 
 
 def with_class(record: Record, job_class: str, variant: str = "") -> Record:
-    """The record with this class and variant."""
+    """With this class and variant."""
     names = {name: text for name, text in (("JobClass", job_class), ("Variant", variant)) if text}
     if class_of(record) == ("", "") and not names:
         return record

@@ -67,12 +67,12 @@ class Ad(NestedAd):
         return lower(name) in self.entries
 
     def node(self, name: str) -> Node | None:
-        """The expression of an attribute, or None."""
+        """An attribute's expression."""
         entry = self.entries.get(lower(name))
         return entry.node if entry else None
 
     def nested_in(self, outer: Ad) -> Ad:
-        """The same ad as a part of another one."""
+        """As a part of another ad."""
         copy = Ad.__new__(Ad)
         copy.entries, copy.constants, copy.outer = self.entries, self.constants, outer
         return copy
@@ -123,7 +123,7 @@ class Run:
         return self.steps > self.most
 
     def spend(self, steps: int) -> None:
-        """Pay for steps before they are made. Raises TooDear."""
+        """Pay before steps are made. Raises TooDear."""
         self.steps += steps
         if self.steps > self.most:
             self.steps = self.most + 1

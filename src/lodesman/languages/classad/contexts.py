@@ -27,8 +27,6 @@ class Evaluator(NamedTuple):
 
 
 class _ContextCall(NamedTuple):
-    """What such a call does, and its number of arguments."""
-
     work: Callable[[FunctionCall, Evaluator], Closure]
     arguments: int
 

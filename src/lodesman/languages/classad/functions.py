@@ -73,7 +73,7 @@ class Function(Struct, frozen=True):
     needs_run: bool = False  # The run comes before the arguments.
 
     def takes(self, count: int) -> bool:
-        """Whether it takes this number of arguments."""
+        """Whether it takes so many arguments."""
         return self.least <= count <= self.most
 
 

@@ -43,7 +43,7 @@ class MarkReader:
             self._pattern = _QUOTED.sub(_unquote, self._text)
 
     def spend(self, steps: int) -> None:
-        """Pay for steps before they are made."""
+        """Pay before steps are made."""
         self.work += steps
         if self.work > _MOST_WORK:
             self.bad("it is too long")
@@ -54,7 +54,7 @@ class MarkReader:
         raise InvalidRequest(f"The regular expression {text!r} cannot be read: {why}.", hint="")
 
     def lacks(self, feature: str) -> NoReturn:
-        """Refuse the pattern for what is not known here."""
+        """Refuse a pattern for an unknown part."""
         self.bad(f"{feature} are not known here")
 
     def here(self, mark: str) -> bool:

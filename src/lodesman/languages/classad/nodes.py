@@ -145,7 +145,7 @@ _PARTS: Final[dict[type, Callable[[Any], tuple[Node, ...]]]] = {
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The parts of an expression, from left to right."""
+    """Parts from left to right."""
     return _PARTS[type(node)](node)
 
 

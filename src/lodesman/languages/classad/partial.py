@@ -60,7 +60,7 @@ def references(node: Node, my: Ad = EMPTY) -> References:
 
 
 def asked_by(entry: AdAttribute) -> Asked:
-    """What the expression of an attribute itself asks for."""
+    """What an attribute's expression itself asks."""
     if entry.asked is None:
         entry.asked = _find_asked(entry.node)
     return entry.asked
@@ -96,7 +96,6 @@ def _find_asked(node: Node) -> Asked:
 
 
 def _beyond(node: Select) -> set[str]:
-    """What it asks of the other ad by way of one that it finds."""
     return {node.key} if isinstance(node.base, Select) and node.base.key in {"target", "other"} else set()
 
 

@@ -61,8 +61,6 @@ class PatternState:
 
 @dataclass(slots=True, frozen=True)
 class _Piece:
-    """A part of a pattern that becomes states."""
-
     # Adds its states before the one with this number; returns the number of its first.
     build: Callable[[int], int]
     least: int = 0  # Characters that it takes, like `most`.

@@ -62,12 +62,12 @@ _Number = (int, float)  # bool is a number, too
 
 
 def lower(text: str) -> str:
-    """The text without capital letters of ASCII."""
+    """ASCII letters only."""
     return text.lower() if text.isascii() else text.translate(_LOWER)
 
 
 def upper(text: str) -> str:
-    """The text without small letters of ASCII."""
+    """ASCII letters only."""
     return text.upper() if text.isascii() else text.translate(_UPPER)
 
 

@@ -201,7 +201,7 @@ class ScriptRequest:
             )
 
     def no_array(self) -> None:
-        """Forget the array: it is one job."""
+        """One job, no array."""
         for name in ("Parameters", "ParameterStart", "ParameterStep", "AtMost"):
             self.attributes.pop(name, None)
 
@@ -285,7 +285,7 @@ def table(groups: Mapping[tuple[int, str], Handler]) -> dict[str, tuple[int, Han
 
 
 def gives(name: str, read: Callable[[str], object] = str) -> Handler:
-    """The value is that of an attribute."""
+    """The value is an attribute's."""
     return lambda request, text: request.put(name, read(text) if text else None)
 
 
@@ -295,12 +295,12 @@ def lasts(name: str, read: Callable[[str], int | None]) -> Handler:
 
 
 def sets(name: str, value: object) -> Handler:
-    """An attribute has that value then."""
+    """An attribute has that value."""
     return lambda request, _: request.put(name, value)
 
 
 def keeps(name: str) -> Handler:
-    """The value means something only together with others."""
+    """Means something only with other values."""
 
     def keep(request: ScriptRequest, text: str) -> None:
         request.kept[name] = request.option, text
@@ -319,7 +319,7 @@ def refuses(obstacle: Obstacle, *unless: str) -> Handler:
 
 
 def stream(name: str) -> Handler:
-    """A file that a standard stream goes to."""
+    """A standard stream's file."""
 
     def put(request: ScriptRequest, text: str) -> None:
         if text:
@@ -337,7 +337,7 @@ def again(request: ScriptRequest, _text: str) -> None:
 
 
 def holds(request: ScriptRequest, _text: str) -> None:
-    """The job is held until it is released."""
+    """Held until it is released."""
     request.hold = True
 
 

@@ -65,7 +65,7 @@ _INTERPRETER: Final = re.compile(r"#!\s*(\S+)(?:\s+(\S+))?")
 
 
 class Translation(NamedTuple):
-    """What the lines of a script ask for."""
+    """What a script's lines ask for."""
 
     attributes: Mapping[str, Any]  # Of its description.
     refusals: tuple[LineRefusal, ...] = ()
@@ -246,7 +246,6 @@ def _given_variables(options: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 def _tasks(attributes: Mapping[str, Any]) -> Tasks | None:
-    """The indexes of an array whose members have whole numbers."""
     count = attributes.get("Parameters")
     if isinstance(count, list):
         numbers = [number for number in count if type(number) is int]

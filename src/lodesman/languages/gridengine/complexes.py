@@ -68,7 +68,7 @@ class Complex(Struct, frozen=True, kw_only=True):
 
     @property
     def default_value(self) -> Value:
-        """What a job uses that does not request it."""
+        """Used without a request."""
         return self.value(self.default)
 
 
@@ -92,7 +92,7 @@ class Complexes:
         return len(self.entries)
 
     def get(self, name: str) -> Complex | None:
-        """The resource of a name or shortcut."""
+        """By name or shortcut."""
         return self._found.get(name)
 
     def near(self, name: str) -> str:
@@ -113,7 +113,7 @@ def read_complexes(text: str, *, faults: list[SyntaxFault], source: str = "") ->
 
 
 def complexes_of(lines: Iterable[LogicalLine], faults: list[SyntaxFault]) -> Complexes:
-    """The resources that these lines name, one each."""
+    """One resource a line."""
     places: dict[str, str] = {}
     entries: list[Complex] = []
     for line in lines:

@@ -20,8 +20,6 @@ _OTHERS = frozenset({"hostlist", "fshare", "oticket"}) | _OF_LISTS | _OF_PROJECT
 
 @dataclass(slots=True)
 class _Block:
-    """The lines of one object by their first word."""
-
     kind: str
     name: str
     first: LogicalLine
@@ -69,7 +67,7 @@ def read_vocabulary(texts: Mapping[str, str], *, faults: list[SyntaxFault]) -> V
 
 
 def _next(line: LogicalLine, words: list[str], block: _Block | None, blocks: list[_Block]) -> _Block | None:
-    """Take one line; returns the object of the next line."""
+    """Returns the object of the next line."""
     key = words[0]
     if key not in _FIRST and key not in _OTHERS:
         hint = "A row of complexes has 8 columns; an object starts with group_name or name."

@@ -70,11 +70,11 @@ class QueueJcLists(Struct, frozen=True, kw_only=True):
 
     @property
     def anywhere(self) -> JcList:
-        """What may enter on one host or another."""
+        """What may enter on any host."""
         return JcList().union(*self._all())
 
     def classes(self) -> list[str]:
-        """The classes and variants that are named."""
+        """Named classes and variants."""
         return sorted(self.anywhere - _KEYWORDS)
 
     def names_class(self, name: str) -> bool:
@@ -167,7 +167,6 @@ def _redundant(names: Collection[str]) -> Iterator[str]:
 
 
 def _classes_of(names: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-    """Each name that is no keyword, its class and its variant."""
     for name in dict.fromkeys(names):
         if name not in (*_KEYWORDS, "NONE"):
             job_class, _, variant = name.partition(".")

@@ -18,21 +18,21 @@ _WORD = re.compile(r"\S+")
 
 
 class LogicalLine(Struct, frozen=True, kw_only=True):
-    """A line with what continues it, joined."""
+    """A line joined with its continuations."""
 
     text: str
     starts: tuple[tuple[int, int, int], ...]  # Offset, line and column of each piece.
     source: str = ""
 
     def place(self, offset: int) -> tuple[int, int]:
-        """Line and column in the file, both from 1."""
+        """Both from 1."""
         piece = bisect_right(self.starts, offset, lo=1, key=lambda start: start[0]) - 1
         begin, line, column = self.starts[piece]
         return line, column + offset - begin
 
     @property
     def line(self) -> int:
-        """The number of its first line in the file."""
+        """Of its first line."""
         return self.starts[0][1]
 
     def words(self) -> list[tuple[int, str]]:

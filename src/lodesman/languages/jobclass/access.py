@@ -36,7 +36,7 @@ from lodesman.languages.jobclass.specifiers import (
 
 
 class Deed(StrEnum):
-    """What was done against a specifier."""
+    """A breach of a specifier."""
 
     CHANGED = "changed"
     REMOVED = "removed"
@@ -58,7 +58,7 @@ class Violation(Struct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """What is not allowed, without a full stop."""
+        """Without a full stop."""
         place = self.attribute if self.key is None else f"{self.attribute}: {self.key}"
         if self.deed is Deed.OPENED:
             return f"{place} may not have the specifier {{{self.given}}}"

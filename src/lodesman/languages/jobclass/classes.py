@@ -81,7 +81,7 @@ class Classes(Struct, frozen=True, kw_only=True):
         return self.of(user, groups).get(name)
 
     def of(self, user: str, groups: Collection[str] = ()) -> ClassesOfUser:
-        """The same classes, as this user may use them."""
+        """The classes for this user."""
         lists = self.vocabulary.lists_of(user, groups) | (set(groups) - self.vocabulary.user_lists.keys())
         return ClassesOfUser(self, ClassUser(user, lists))
 
@@ -99,7 +99,7 @@ class Classes(Struct, frozen=True, kw_only=True):
         return after.judged(after.by_name if TEMPLATE in changes else changes.keys() & after.by_name.keys())
 
     def with_states(self, changes: Mapping[str, JobClass | None]) -> Classes:
-        """The same where no text changes: nothing is judged."""
+        """No text changes: nothing is judged."""
         by_name = {
             name: job_class
             for name, job_class in {**self.by_name, **changes}.items()
@@ -108,7 +108,7 @@ class Classes(Struct, frozen=True, kw_only=True):
         return replace(self, by_name=by_name, version=self.version + 1)
 
     def under(self, vocabulary: Vocabulary, section: JobClassSection) -> Classes:
-        """The same classes with another configuration."""
+        """With another configuration."""
         after = replace(
             self, vocabulary=vocabulary, version=self.version + 1,
             default_jc=section.default_jc, enforce_jc=section.enforce_jc, defaults=section.defaults,

@@ -88,7 +88,7 @@ class ClassNotice(Struct, frozen=True, kw_only=True):
 
 
 class ClassEdit(Struct, frozen=True, kw_only=True):
-    """What a text would change, or else faults."""
+    """A text's changes, or else faults."""
 
     after: Classes  # All classes as they would be.
     changed: Mapping[str, JobClass] = field(default_factory=dict)  # The classes of the text.
@@ -104,7 +104,6 @@ def error_of(refusal: ClassRefusal, *, line: int = 0, **data: object) -> Lodesma
 
 
 def _at(line: int, words: str) -> dict[str, Any]:
-    """As faults of syntax have them."""
     return {"message": f"line {line}, column 1: {words}", "line": line, "column": 1}
 
 

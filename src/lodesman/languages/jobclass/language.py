@@ -36,7 +36,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
 class ClassText(Struct, frozen=True, kw_only=True):
-    """What a text says: a class, or else faults."""
+    """A class, or else faults."""
 
     job_class: JobClass | None
     faults: tuple[SyntaxFault, ...] = ()
@@ -99,8 +99,6 @@ class _Line(NamedTuple):
 
 
 class _ClassReader:
-    """Reads one text; gathers faults and notices."""
-
     __slots__ = ("canonical", "faults", "first", "lines", "notices", "source", "template", "unknown")
 
     def __init__(self, source: str, template: JobClass, canonical: CanonicalKey) -> None:

@@ -49,12 +49,12 @@ class ClassSnapshot(Struct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int:
-        """Letters of all its values, about."""
+        """About the letters of all values."""
         return sum(size_of(value) for value in self.attributes.values())
 
     @property
     def values(self) -> JobValues:
-        """What a job of the variant gets."""
+        """What a job gets."""
         pairs = ((name, job_value(kind_of(name), value)) for name, value in self.attributes.items())
         return {name: value for name, value in pairs if value}
 
@@ -68,7 +68,7 @@ class ClassSnapshot(Struct, frozen=True, kw_only=True):
 
 
 def snapshot_from_json(text: str) -> ClassSnapshot:
-    """The inverse of `ClassSnapshot.to_json`. Raises InvalidRequest."""
+    """Inverse of `ClassSnapshot.to_json`. Raises InvalidRequest."""
     faults: list[str] = []
     try:
         members = json.loads(text)
@@ -116,11 +116,11 @@ class JobClass(Struct, frozen=True, kw_only=True):
         return by_variant.of(variant) if by_variant else free(kind_of(attribute))
 
     def values(self, variant: str) -> JobValues:
-        """What a job of the variant gets."""
+        """What a job gets."""
         return self.snapshot(variant).values
 
     def snapshot(self, variant: str) -> ClassSnapshot:
-        """What a job of the variant keeps."""
+        """What a job keeps."""
         values = {name: value.of(variant) for name, value in self.attributes.items()}
         bound = {name: value for name, value in values.items() if value != free(kind_of(name))}
         return ClassSnapshot(job_class=self.name, variant=variant, revision=self.revision, attributes=bound)
@@ -137,7 +137,7 @@ class JobClass(Struct, frozen=True, kw_only=True):
         return replace(new, disabled=kept, conflicts=frozenset(), revision=self.revision + 1)
 
     def switched(self, variants: Iterable[str], *, on: bool) -> JobClass:
-        """With these variants enabled or disabled; none means all."""
+        """Enable or disable variants; none means all."""
         named = frozenset(variants) or frozenset(self.variants)
         return replace(self, disabled=self.disabled - named if on else self.disabled | named)
 

@@ -25,7 +25,7 @@ from lodesman.wire.job_classes import AttributeEdit
 
 
 class EntryVerb(StrEnum):
-    """What is done to one entry of a list."""
+    """What happens to an entry."""
 
     ADD = "-adds"
     MODIFY = "-mods"
@@ -61,7 +61,7 @@ _VERBS = {"adds": EntryVerb.ADD, "mods": EntryVerb.MODIFY, "clears": EntryVerb.C
 
 
 def changes_of(edits: Iterable[AttributeEdit]) -> list[RequestChange]:
-    """The edits of a submission, in their order."""
+    """A submission's edits, in order."""
     return [
         ClearAttribute(attribute=edit.attribute)
         if edit.verb == "clearp"
@@ -113,8 +113,6 @@ def _fault(change: EditEntry, problem: str) -> InvalidRequest:
 
 
 class _Entries:
-    """One list while changes are made."""
-
     __slots__ = ("_canonical", "_found", "_name", "_names")
 
     def __init__(self, name: str, value: JobValue | None, canonical: CanonicalKey) -> None:
@@ -158,8 +156,6 @@ class _Entries:
 
 
 class _Positions:
-    """Positions are the keys."""
-
     __slots__ = ("_found", "_name")
 
     def __init__(self, name: str, value: JobValue | None, _canonical: CanonicalKey) -> None:

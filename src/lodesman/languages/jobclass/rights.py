@@ -34,7 +34,7 @@ class RefusalReason(StrEnum):
 
 
 class ClassRefusal(Struct, frozen=True, kw_only=True):
-    """A no, with one sentence for people."""
+    """A refusal in one sentence."""
 
     reason: RefusalReason
     sentence: str
@@ -106,7 +106,7 @@ def split_name(full_name: str) -> tuple[str, str]:
 
 
 def no_class(name: str) -> ClassRefusal:
-    """There is no such class, or variant of it."""
+    """An unknown class or variant."""
     return _no(RefusalReason.UNKNOWN, f'No job class or job class variant "{shown(name, 80)}".')
 
 

@@ -37,7 +37,7 @@ class ClassScalar(Struct, frozen=True, kw_only=True):
 
 
 class ClassEntry(Struct, frozen=True, kw_only=True):
-    """One entry of a class's list."""
+    """One entry of a list."""
 
     key: str  # Of a positional list: the position from "0".
     value: str | None = None
@@ -55,7 +55,7 @@ ClassValue = ClassScalar | ClassList
 
 
 class ByVariant(Struct, frozen=True, kw_only=True):
-    """What a class says about one attribute."""
+    """One attribute of a class."""
 
     base: ClassValue
     variants: Mapping[str, ClassValue] = field(default_factory=dict)  # What some have instead of `base`.
@@ -71,7 +71,7 @@ def join_grants(letters: str, more: str) -> str:
 
 
 def braces(letters: str) -> str:
-    """A specifier as it is written; nothing without letters."""
+    """As written; nothing without letters."""
     return f"{{{letters}}}" if letters else ""
 
 
@@ -90,7 +90,7 @@ def size_of(value: ClassValue) -> int:
 
 
 def length_of(value: ClassValue) -> int:
-    """The entries of a list; a scalar has none."""
+    """A scalar has no entries."""
     return len(value.entries or ()) if isinstance(value, ClassList) else 0
 
 
@@ -242,7 +242,7 @@ def write_value(kind: AttributeKind, value: ByVariant) -> str:
 
 
 def write_base(kind: AttributeKind, value: ClassValue, name: str = "") -> str:
-    """A value without variants; `name` stands behind its specifier."""
+    """Without variants; `name` stands behind its specifier."""
     if isinstance(value, ClassScalar):
         body = value.text
     elif value.entries is None:

@@ -97,7 +97,7 @@ def _too_large(names: list[str]) -> InvalidJob:
 
 
 def _column(token: str, members: ParametricMembers) -> Iterable[Any]:
-    """Each member's value of a token, types kept apart."""
+    """Types are kept apart."""
     if token == "n":
         return range(members.count)
     sequence = Scope(members).sequence(token) or members

@@ -89,7 +89,7 @@ def _no_member(index: int, count: int) -> InvalidRequest:
 
 
 class Scope:
-    """The sequences that placeholders of one description can name."""
+    """Sequences that placeholders can name."""
 
     __slots__ = ("members", "width")
 
@@ -111,7 +111,7 @@ class Scope:
         return {token: self.source(token)(index, job_id) for token in tokens}
 
     def source(self, token: str) -> _Source:
-        """What fills a token of any member."""
+        """What fills a token."""
         sequence = self.sequence(token)
         if sequence is None:
             width = self.width
@@ -128,13 +128,13 @@ class Scope:
         return lambda index, _job_id: text_of(value_at(sequence, index))
 
     def deferred(self, spec: JobSpec) -> list[tuple[Attribute, CompiledValue]]:
-        """The deferred values that have placeholders."""
+        """Deferred values with placeholders."""
         values = ((BY_SPELLING[name], raw) for name, raw in spec.deferred.items())
         compiled = ((attribute, self.compile_of(attribute, raw)) for attribute, raw in values)
         return [(attribute, value) for attribute, value in compiled if value]
 
     def compile_of(self, attribute: Attribute, value: Any) -> CompiledValue | None:
-        """As `compile`, for the value of an attribute."""
+        """`compile` for an attribute."""
         return self.compile(value, keep_type=attribute.field == "requirements")
 
     def compile(self, value: Any, *, keep_type: bool = False, depth: int = 3) -> CompiledValue | None:

@@ -48,7 +48,7 @@ ARRAY_LIMITS = TextLimits(text_bytes=8 << 20, nodes=2_500_000)
 
 
 class Positions(PositionMap):
-    """Positions in a text, found at the first question."""
+    """Positions, found at the first question."""
 
     def __init__(self, text: str, find: Callable[[str], Mapping[str, int]]) -> None:
         self._text = text
@@ -77,8 +77,6 @@ class ParsedRecord(Struct, frozen=True, kw_only=True):
 
 
 class _Problem(Struct, frozen=True, kw_only=True):
-    """A value that no description can hold."""
-
     path: str
     message: str
     hint: str = ""  # What would be right.

@@ -34,7 +34,7 @@ _NO_PLACE: Final = -1
 
 
 def is_exact(text: str) -> bool:
-    """Whether a pattern is no more than a text."""
+    """Whether it is a plain text."""
     return "*" not in text and "?" not in text
 
 
@@ -44,7 +44,7 @@ class SelectionTooDear(InvalidRequest):
 
 @dataclass(slots=True)
 class StepBudget:
-    """The steps that one request may make in all."""
+    """One request's steps."""
 
     most: int
     spent: int = 0
@@ -65,8 +65,6 @@ class StepBudget:
 
 
 class _PatternPart(Struct, frozen=True):
-    """What stands between two stars."""
-
     width: int
     pieces: tuple[tuple[int, str], ...]  # Between question marks, the longest first, each with its place.
     price: int  # Steps for each letter that is searched.
@@ -108,7 +106,7 @@ class Pattern:
         self._has_ends, self._steps = at_ends > 0, _TEXT + _PIECE * at_ends
 
     def is_met(self, text: str, budget: StepBudget) -> bool:
-        """Whether a text is like it. Raises SelectionTooDear."""
+        """Raises SelectionTooDear."""
         budget.spent += self._steps
         if budget.spent > budget.most:
             raise self._too_dear(budget)
@@ -191,7 +189,7 @@ _MOST_NEAR: Final = 3
 
 
 class AttributeCondition(Struct, frozen=True):
-    """What a filter asks of an attribute."""
+    """A filter's question about an attribute."""
 
     attribute: Attribute
     value: Any  # Of the type that a `JobSpec` has. Of a list: items that it has, among others.
@@ -258,7 +256,7 @@ class StoredText:
         self._items: dict[Sequence[str], Collection[str]] = {}
 
     def encoded(self, path: Sequence[str]) -> str:
-        """A member as it is written; `null` without it."""
+        """As written; `null` if missing."""
         return bytes(self._find(path)).decode()
 
     def value(self, path: Sequence[str]) -> Any:

@@ -110,12 +110,12 @@ _DEFAULTS = tuple((name, getattr(_EMPTY, name)) for name in JobSpec.__struct_fie
 
 
 def spec_to_json(spec: JobSpec) -> dict[str, Any]:
-    """The fields that differ from their defaults."""
+    """Without default values."""
     return {name: value for name, default in _DEFAULTS if (value := getattr(spec, name)) != default}
 
 
 def spec_from_json(values: Mapping[str, Any]) -> JobSpec:
-    """The inverse of `spec_to_json`. Raises InvalidRequest."""
+    """Inverse of `spec_to_json`. Raises InvalidRequest."""
     try:
         return msgspec.convert(values, JobSpec)
     except msgspec.ValidationError:

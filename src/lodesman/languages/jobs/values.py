@@ -53,7 +53,7 @@ class Mistake(ValueError):
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, in words for people."""
+    """In words for people."""
     if isinstance(value, bool):
         return "a truth value"
     if isinstance(value, (int, float)):
@@ -120,7 +120,7 @@ def flag(value: Any) -> bool:
 
 
 def name(default: str = "") -> Reader:
-    """A name; empty text stands for the default."""
+    """Empty text is the default."""
     return lambda value: _name(value) if value != "" else default
 
 
@@ -204,7 +204,7 @@ def private(value: Any) -> str:
 
 
 def text(value: Any) -> str:
-    """Text of one line, not empty."""
+    """One line, not empty."""
     if not isinstance(value, str):
         raise Mistake(f"is {kind_of(value)}, not text")
     if not value.strip():

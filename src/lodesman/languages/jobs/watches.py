@@ -22,7 +22,7 @@ _LEVEL_BITS = 6
 
 
 class JobMove(NamedTuple):
-    """Jobs went from one state to another."""
+    """From one state to another."""
 
     first: int  # 0: jobs that wait in some task queue are Held with it from now on, or not any more.
     last: int
@@ -32,7 +32,7 @@ class JobMove(NamedTuple):
 
 
 class CommitMoves(Struct, frozen=True):
-    """The changes of one commit, in their order."""
+    """One commit's changes, in order."""
 
     batch: int  # The number of the commit, as the database has it.
     moves: Sequence[JobMove]
@@ -42,7 +42,7 @@ HOLDS_CHANGED = JobMove(0, 0, JobState.WAITING, JobState.WAITING)
 
 
 class CountedJobs(Struct, frozen=True):
-    """How jobs stood in a snapshot of the database."""
+    """Jobs in a snapshot of the database."""
 
     batch: int  # The number of the last commit in it.
     states: Counter[JobState]
@@ -74,12 +74,12 @@ class JobWatch:
 
     @property
     def held(self) -> int:
-        """Jobs that do not go on by themselves."""
+        """Jobs that wait for somebody."""
         return self.states[JobState.HELD] + min(self._stopped, self.states[JobState.WAITING])
 
     @property
     def ended(self) -> int:
-        """Jobs that have ended; those that were purged had."""
+        """Ended jobs, purged ones too."""
         return sum(self.states[state] for state in TERMINAL) + self.unknown
 
     @property

@@ -37,7 +37,7 @@ class Bucket(NamedTuple):
 
 
 class Charge(Struct, frozen=True, kw_only=True):
-    """What a job takes of one resource."""
+    """A job's use of one resource."""
 
     resource: Complex
     amount: Value  # If not booked: the job's own request, compared with `limit` alone.
@@ -63,7 +63,7 @@ class LimitExcess(Struct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """As Grid Engine says it of a job."""
+        """In Grid Engine's words."""
         return f'exceeds limit "{self.bucket}" in rule "{self.bucket.rule}"'
 
     @property

@@ -129,7 +129,7 @@ def job_values(rule: QuotaRule, job: QuotaJob) -> JobValues:
 
 
 def fits(tag: FilterTag, quota_filter: QuotaFilter, job: QuotaJob) -> bool:
-    """Whether a filter in OF_JOBS lets a job pass."""
+    """Whether a filter in OF_JOBS passes a job."""
     match tag:
         case FilterTag.USERS:
             return _by_name_or_group(quota_filter, job.user, job.user_lists, "@")

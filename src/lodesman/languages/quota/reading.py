@@ -39,8 +39,6 @@ _LONGEST = 255  # letters of a name
 
 @dataclass(slots=True)
 class _OpenSet:
-    """The lines of one set: attributes by name, then limits."""
-
     first: LogicalLine
     braced: bool
     closed: bool = False
