@@ -81,8 +81,8 @@ def parse_cfg(
 ) -> CfgSection:
     """`source` names the text in errors. Raises SyntaxFault or TooLarge.
 
-    `faults` takes what is wrong in single lines, which are left out; sections that do not open and close in good order
-    are raised all the same. The data of a fault has its `section`.
+    `faults` takes what is wrong in single lines, which are left out; unbalanced sections are raised all the same. The
+    data of a fault has its `section`.
     """
     size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
     if size > max_bytes:

@@ -165,7 +165,7 @@ def replaces(new: AdVersion, old: AdVersion | None) -> bool:
 
 
 class _Attributes:
-    """Raises SyntaxFault if they are no values."""
+    """The attributes that must be values. Raises SyntaxFault."""
 
     def __init__(self, text: str, ad: Ad) -> None:
         self._text = text

@@ -102,7 +102,7 @@ class SiteGate:
                 self._rules.write(self._whole, self.matched)
 
     def room(self, most: int) -> int:
-        """How many more matches its own clauses allow, up to `most` and what can be tried in a moment."""
+        """How many more matches its own clauses allow, up to `most` and what a moment can try."""
         if self.ad is None:
             return most
         if self._is_void:
@@ -133,8 +133,8 @@ class SiteGate:
         return None if self.ad is None else self._rules
 
     def others(self, before: int | None) -> int | None:
-        """The most jobs of others that an ad without stamps counts. `before`: what the ad before it said; while that
-        holds, counts rise by our pilots sent and shown.
+        """The most jobs of others by an ad without stamps. `before`: what the ad before said; while that holds, counts
+        rise by our pilots sent and shown.
         """
         total = None if self.ad is None or self.ad.lists_stamps else self._counted()
         if total is None:

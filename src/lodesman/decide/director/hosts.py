@@ -1,5 +1,5 @@
 """Black holes: hosts where every job fails at once, so that they get more (ADR 0044). Evidence: jobs of the same task
-queues do not fail elsewhere.
+queues fail there, and not elsewhere.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def probe_holds(state: str, cause: str, seconds: float) -> bool | None:
 
 
 def find_suspects(failures: Iterable[Failure], now: float) -> dict[HostName, list[Failure]]:
-    """Hosts with enough failures in the window, without jobs that are the cause."""
+    """Hosts with enough failures in the window, but for jobs that are the cause."""
     recent = [failure for failure in failures if failure.host.host and now - WINDOW_S < failure.at]
     guilty = find_cleared_jobs(recent)
     by_host: defaultdict[HostName, list[Failure]] = defaultdict(list)
@@ -278,7 +278,7 @@ def open_host(record: HostRecord, now: float) -> HostRecord:
 
 
 def after_probe(record: HostRecord, state: str, cause: str, seconds: float, now: float) -> HostRecord | None:
-    """A shut host after its probe: open, or shut for longer; None: another probe decides."""
+    """Open, or shut for longer; None: another probe decides."""
     holds = probe_holds(state, cause, seconds)
     if holds is None:
         return None
@@ -286,7 +286,7 @@ def after_probe(record: HostRecord, state: str, cause: str, seconds: float, now:
 
 
 def still_holds(judged: HostRecord | None, known: HostRecord | None) -> bool:
-    """Whether a judgement still holds: not if the host was shut or opened meanwhile, or an administrator shut it."""
+    """False if the host was shut or opened meanwhile, or an administrator shut it."""
     if judged is not None:
         return known is None or (not known.shut and known.since < judged.since)
     return known is not None and not (known.shut and known.by)

@@ -201,9 +201,7 @@ def formula_options(options: DirectorOptions) -> dict[str, Any]:
 
 
 def read_options(section: Mapping[str, object]) -> DirectorOptions:
-    """Read a director's section, text or typed. Raises InvalidConfig with all faults (section, option, message) in
-    `data["faults"]`.
-    """
+    """Raises InvalidConfig with all faults (section, option, message) in `data["faults"]`."""
     faults: list[dict[str, str]] = []
     plain = {name: raw for name, raw in section.items() if not isinstance(raw, Mapping)}
     values = _read_section(plain, "Director", faults)

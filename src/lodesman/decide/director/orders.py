@@ -194,7 +194,7 @@ class PilotOrder(Struct, frozen=True, kw_only=True):
 
 
 class PoolRefusal(Struct, frozen=True, kw_only=True):
-    """A task queue that no submission pool served."""
+    """A task queue whose pilots no submission pool took."""
 
     tq_id: int
     asked: int
@@ -210,7 +210,7 @@ def make_orders(
     *,
     serves: Callable[[TaskQueueKey, str], bool] = lambda _key, _pool: True,
 ) -> tuple[list[PilotOrder], list[PoolRefusal]]:
-    """For each task queue that gets pilots; in random order, since pools may fill up."""
+    """A pool and an identity for each task queue that gets pilots; in random order, since pools may fill up."""
     by_id = {demand.tq_id: demand for demand in demands}
     counts = [(by_id[row.tq_id], row.asked) for row in plan.rows if row.asked > 0]
     rng.shuffle(counts)

@@ -1,5 +1,5 @@
 """A CE queue for the director, and its limits on new pilots. Unknown or stale loads let nothing through. What the
-program submitted counts even if the batch system does not show it.
+program submitted counts even if no load shows it.
 """
 
 from __future__ import annotations

@@ -95,8 +95,8 @@ def count_supply(
     options: DirectorOptions,
     now: float,
 ) -> Supply:
-    """Give each usable pilot to one task queue: its own first, then the neediest. Needs are first the waiting jobs,
-    then what the formula allows; pilots beyond that are spare.
+    """Each usable pilot goes to one task queue: its own first, then the neediest. Needs are first the waiting jobs,
+    then the formula's; pilots beyond that are spare.
     """
     max_waiting_s = options.max_pilot_waiting_hours * 3600.0
     aside: Counter[AsideReason] = Counter()

@@ -151,9 +151,7 @@ def who_opens(
     settings: Iterable[str] = (),
     host_opener: str = "",
 ) -> str:
-    """Who opens these gates and closings, and mends these `settings` of the server. `host_opener`: who opens the
-    hosts.
-    """
+    """Who opens these gates and closings, and mends `settings` of the server. `host_opener`: who opens the hosts."""
     of_gates = {**_WHO_OPENS, ClampName.HOST_SHUT: host_opener} if host_opener else _WHO_OPENS
     names = list(map(_setting, settings))
     names += [

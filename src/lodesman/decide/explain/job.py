@@ -1,7 +1,4 @@
-"""`lode why JOB`: the steps from a job to a pilot, ending in never, not now or now.
-
-The predicates of submission and claim judge queues and pilots.
-"""
+"""`lode why JOB`: the steps from a job to a pilot, by the predicates of submission and claim."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class JobFacts(SnapshotFacts):
 
     @cached_property
     def closed(self) -> int:
-        """The queues that are closed or will be."""
+        """The queues to which closings, of now or announced, let no pilot be sent."""
         config = self.exclusions.config
         return self.mask.closed(config.table.queues, self.now, config.lives)
 

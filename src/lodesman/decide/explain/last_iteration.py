@@ -145,7 +145,7 @@ class RecordedIteration:
 
     def refusals(self, tq_id: int | None, full: Mapping[str, bool] | None) -> Sequence[tuple[str, str]]:
         """(submission pool, outcome) of all pools, if none now takes pilots for a task queue (None: a new one).
-        `full`: whether each pool is full; None: unknown.
+        `full`: of each pool; None: unknown.
         """
         tries = self.refused.get(tq_id or _NO_TASK_QUEUE, ())
         if full is None:
@@ -176,7 +176,7 @@ class RecordedIteration:
         return cast("Mapping[str, Any] | None", self.record["rooms"].get("/".join(queue)))
 
     def queue(self, queue: QueueId) -> QueueDecision | None:
-        """Its decision about a CE queue; None if it considered none."""
+        """Its decision about a CE queue; None if it did not consider the queue."""
         room = self._room(queue)
         if room is None:
             return None

@@ -149,7 +149,7 @@ class QueueFacts(SnapshotFacts):
 
     @property
     def fails(self) -> bool:
-        """Whether its pilots do not start, and its breaker is not open."""
+        """Whether its pilots do not start, and its breaker still lets in more."""
         shut = {name for name, _ in self.limits} & set(_ORDERED)
         return bool(self.unstarted) and self.reason in (*_SENT, QueueReason.MANUAL) and not shut
 

@@ -1,7 +1,7 @@
 """When a job starts: by the running jobs that make room for it; else by the rate of recent starts.
 
-Ended and running jobs say how long jobs take: what runs for longer than others took says that jobs take longer now. A
-job that starts in a freed slot ends in its turn.
+A job that runs longer than others took says that jobs take longer now. One that starts in a freed slot ends in its
+turn.
 """
 
 from __future__ import annotations

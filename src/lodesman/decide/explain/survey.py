@@ -1,7 +1,5 @@
 """Which task queues fit a resource, what excludes the others, and the smallest changes that admit some
-(`submission.job_changes` changes the job).
-
-Masks of `KeyTable` are counted; a property test compares each count with `explain`.
+(`submission.job_changes` changes the job). A property test compares each count with `explain`.
 """
 
 from __future__ import annotations

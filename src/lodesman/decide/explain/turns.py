@@ -1,7 +1,7 @@
 """Whose turn is next: pilots' starts, shared among competing task queues.
 
-The lottery's average is rounded to whole starts, older task queues first, so that no more are promised than exist. A
-pilot starts within a minute if its CE queue has a free slot, or pilots like it waited no longer.
+Average starts are rounded to whole ones, older task queues first, so that no more are promised than exist. A pilot
+starts within a minute if its CE queue has a free slot, or pilots like it waited no longer.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class Turn(NamedTuple):
 
 FIRST: Final = Turn()
 Waiting = tuple[int, TaskQueueKey, int]
-"""Task queue, its key, and waiting jobs."""
+"""A task queue's id, its key, and how many jobs wait."""
 _MOST_KINDS: Final = 1_000
 _MOST_RIVALS: Final = 300_000
 """With more kinds of task queues, or members of all contests, kinds have no own contests."""

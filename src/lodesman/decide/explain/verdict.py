@@ -1,4 +1,4 @@
-"""The judgements that choose a reason for jobs and CE queues, and the words for times and amounts.
+"""The judgements that choose a reason for jobs and CE queues, and words for times and amounts.
 
 never: the configuration excludes it. now: a pilot is free or expected within a minute, and no more jobs precede it
 than such pilots take. What is unknown opens nothing.

@@ -160,7 +160,7 @@ class GroupIndex:
         self._uproot(queue)
 
     def refresh(self, queue: IndexedQueue) -> None:
-        """Set its bits."""
+        """Set the bits of a task queue."""
         bit = 1 << queue.slot
         if bool(self.alive & bit) != (queue.waiting > 0):
             self.alive ^= bit

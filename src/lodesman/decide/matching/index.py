@@ -133,7 +133,7 @@ class Index:
         return 0 if queue is None else queue.waiting
 
     def load(self, owner: str) -> OwnerLoad:
-        """What an owner has now, held jobs included."""
+        """What an owner has now, also of what is held."""
         return self._loads.get(owner) or OwnerLoad()
 
     def queues(self) -> Iterator[tuple[int, TaskQueueKey, int]]:

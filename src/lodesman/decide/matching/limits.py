@@ -1,8 +1,8 @@
 """One engine for quota sets, running limits and caps of sites.
 
-In each *set* of rules the first that concerns the task queue and the place counts, in *buckets* by rule, values of the
-task queue and of the place. Task queues that rules see alike are one *kind*; it is shut at a place while its next job
-does not fit into one of its buckets.
+In each *set* of rules the first that concerns the task queue and the place counts, in *buckets* by rule and values of
+both. Task queues that rules see alike are one *kind*, shut at a place while its next job does not fit into one of its
+buckets.
 
 Masks belong to what a place is for one set (`SetPlace`), which thousands of hosts share. A kind has one bucket in a
 set, so a bucket that fills or frees moves its own slots alone.
@@ -337,7 +337,7 @@ class RunLimits:
         return len(self._rules)
 
     def buckets(self, first: int = 0, most: int | None = None) -> Iterator[tuple[BucketUse, GroupSlots]]:
-        """The buckets that are used, or empty and refuse a job, with the slots that each shuts, by resource. `first`,
+        """The buckets that are used, or empty and refuse a job, and the slots that each shuts, by resource. `first`,
         `most`: a part of the rules, since all may take long.
         """
         for rule in self._rules[first : None if most is None else first + most]:

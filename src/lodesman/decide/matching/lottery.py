@@ -192,7 +192,7 @@ def _draw_in(
 
 def _pack(group: GroupIndex, mask: int, draw: Callable[[], float], shared: SharedSlot) -> IndexedQueue | None:
     """Among task queues alike by owner and priority, one with the least draining waste. If the group shares jobs, the
-    owner is drawn.
+    owner is that of a drawn one.
     """
     count = mask.bit_count()
     if count <= _COMPARED:

@@ -192,7 +192,7 @@ class VOConfig:
 
 
 class JudgedJob(NamedTuple):
-    """Jobs that can be matched alike."""
+    """What was found about jobs that can be matched alike."""
 
     key: TaskQueueKey
     requirements: Requirements

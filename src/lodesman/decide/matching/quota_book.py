@@ -128,7 +128,7 @@ class QuotaBook:
 
     @property
     def sets(self) -> tuple[tuple[int, int], ...]:
-        """The first rule of each set, and the one after its last."""
+        """See `RuleBook`."""
         return self._sets
 
     @property

@@ -99,8 +99,8 @@ def find_exclusions(
     key: TaskQueueKey, requirements: tuple[Requirement, ...] | Mapping[str, Any] | None, config: VOConfig,
     usable: UsableClass = every_class,
 ) -> Exclusions:  # fmt: skip
-    """Requirements that cannot be read, or are unknown (None), rule out every queue; so does what keeps all pilots
-    away (`VOConfig.without_pilots`).
+    """Unreadable or unknown (None) Requirements rule out every queue; so does what keeps all pilots away
+    (`VOConfig.without_pilots`).
     """
     full = config.table.open_to_vo
     place = replace(key, submit_pool="") if key.submit_pool else key

@@ -64,7 +64,7 @@ class _ChangedJob(Struct, frozen=True, kw_only=True):
         return compress(self.config.column(field), bin(self.mask)[:1:-1].encode().translate(_FLAGS))
 
     def changed(self, *rules: str, **changes: Any) -> _ChangedJob:
-        """After one more step: with the queues that these criteria do not refuse then."""
+        """With the queues that these criteria do not refuse then."""
         key = replace(self.key, **changes)
         mask = self.config.places.narrow(self.mask, key, rules) if rules else self.mask
         if "submission_pools" in changes:
@@ -244,8 +244,8 @@ def _banned(case: _ChangedJob, name: str) -> Made:
 
 
 def _tags(field: str, text: str) -> Callable[[_ChangedJob, str], Made]:
-    """For too many tags, or missing ones: the set of the queue that admits most of them. A queue both offers and
-    requires tags, so the last step about them concerns both.
+    """The set of the queue that admits most. A queue both offers and requires tags, so the last step about them
+    concerns both.
     """
 
     def make(case: _ChangedJob, name: str) -> Made:

@@ -48,7 +48,10 @@ def texts_of(view: JsvView) -> JsvTexts:
 
 
 def view_of(before: JsvView, left: JsvTexts) -> JsvView:
-    """The script's job; rejected if a value cannot be read. An unchanged text stays: a comma in it makes no list."""
+    """What the script made of a job; rejected if a value cannot be read.
+
+    An unchanged text stays: a comma in it makes no list.
+    """
     sent = texts_of(before)
     values: dict[str, JobValue] = {
         name: value for name, value in before.values.items() if name not in sent.parameters

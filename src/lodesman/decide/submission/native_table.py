@@ -224,7 +224,7 @@ def number_in(text: str) -> int | None:
 
 
 def smallest_slots(text: str) -> int | None:
-    """Of a range as in `1-4,8`; None: it is no range."""
+    """The smallest number of a range as in `1-4,8`; None: it is no range."""
     firsts = []
     for piece in text.split(","):
         match = _RANGE.fullmatch(piece.strip())

@@ -82,7 +82,7 @@ def changed_origins(origins: Mapping[str, str], names: Iterable[str], by: str) -
 def origins_of_new_class(
     found: Mapping[str, str], before: Mapping[str, str], names: Iterable[str], by: str
 ) -> dict[str, str]:
-    """Of a job that got another class, which wrote `found`."""
+    """Who wrote what of a job that got another class, which wrote `found`."""
     own = str(ValueSource.COMMAND_LINE)
     kept = {
         path: before.get(path, writer) if writer == own and before.get(path) not in FROM_CLASS else writer

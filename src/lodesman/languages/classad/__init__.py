@@ -1,10 +1,9 @@
 """ClassAds, the language in which jobs and sites say what they need of each other (as in HTCondor).
 
 `tokens` and `parse` read texts, `nodes` are their trees, `write` prints them. `values` and `functions` (with `texts`,
-`searches`, `policies`, `words`, `times`, `contexts`) say what operators and functions mean, `patterns` (with `marks` and
-`characters`) reads regular expressions and `regexp` searches with them. `closures` says what an
-expression is worth in an ad beside another one, exactly; `fast` says the same of matches sooner, `partial` what can be said
-before the other ad is known, `clauses` why a match fails.
+`searches`, `policies`, `words`, `times`, `contexts`) define operators and functions, `patterns` (with `marks` and
+`characters`) and `regexp` regular expressions. `closures` evaluates exactly, `fast` matches sooner, `partial` works
+before the other ad is known, `clauses` explains.
 """
 
 from lodesman.languages.classad.ads import EMPTY, Ad, Run

@@ -1,7 +1,7 @@
 """Faster matches: Requirements as generated Python, for ads of numbers and texts.
 
 Names and values travel as constants; the code contains no text of an ad. Where it cannot judge exactly (an attribute
-is missing, an expression, or of another kind), it leaves the answer to the closures. So both always agree.
+is missing, an expression, or of another kind), the closures do. So both always agree.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ class MatchSide:
         self.flat[key] = _plain(value)
 
     def accepts(self, other: MatchSide, run: Run | None = None) -> bool:
-        """Whether its Requirements are true for the other side; `run`: for the closures, of this match alone."""
+        """`run`: for the closures, of this match alone."""
         try:
             return bool(self.test(self.flat, other.flat))
         except (KeyError, TypeError):

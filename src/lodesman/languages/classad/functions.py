@@ -1,4 +1,4 @@
-"""The functions of ClassAds, as in HTCondor; none knows the evaluating machine.
+"""The functions of ClassAds, as in HTCondor.
 
 An unknown function, or a wrong number of arguments, is ERROR.
 """
@@ -332,7 +332,7 @@ def mistakes(node: Node) -> Iterator[tuple[FunctionCall, str]]:
 
 
 def mistake_of(call: FunctionCall, run: Run | None = None) -> str:
-    """Why a call is `error` with any arguments, "" if it is not; calls within its arguments do not count.
+    """Why a call is `error` with any arguments, "" if not; calls within its arguments do not count.
 
     `run` spends steps for its pattern. Raises TooDear.
     """

@@ -125,8 +125,8 @@ def dependents(ad: Ad, is_sought: Callable[[Asked], bool]) -> set[str]:
 def flatten(node: Node, my: Ad = EMPTY) -> Node:
     """The expression with its own ad's values, worked out as far as known.
 
-    What asks for the other ad, for the time or within a nested ad stays. In a match it has the same value; ERROR if
-    that takes too many steps.
+    What asks for the other ad, for the time or within a nested ad stays. A match has the same value; ERROR after too
+    many steps.
     """
     run = Run()
     flat = _flat(node, my, run)

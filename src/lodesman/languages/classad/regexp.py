@@ -1,8 +1,8 @@
 """Regular expressions that cannot take long: all alternatives are followed at once, so the work is text times pattern.
 
-Steps are remembered: the texts of a thousand queues have most of them in common. Where the order of alternatives
-matters (groups are asked for, a pattern has lookaround or is atomic), they are tried in order, none twice at one
-place; each try is a step.
+Steps are remembered: a thousand queues' texts have most in common. Where the order of alternatives matters (groups are
+asked for, a pattern has lookaround or is atomic), they are tried in order, none twice at one place; each try is a
+step.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def _read_number(text: str) -> float | None:
 
 
 def plain_number(value: Value) -> Value:
-    """Of a number, a truth value or a text; UNDEFINED stays, all else is ERROR."""
+    """The number that a number, a truth value or a text is; UNDEFINED stays, all else is ERROR."""
     if isinstance(value, (Special, int, float)):
         return value
     if isinstance(value, (AbsTime, RelTime)):

@@ -186,7 +186,7 @@ class ScriptRequest:
     def memory(
         self, megabytes: int | None, text: str, *, usual: str = "M", units: Sequence[str] = ("M", "G")
     ) -> None:
-        """Set Memory in MB; None or 0 cannot be read. An absurdly small amount is said.
+        """Set Memory in MB; None or 0 cannot be read. An amount too small for any program is said.
 
         `usual`: the default unit, '' for bytes.
         """

@@ -1,7 +1,7 @@
 """Dumps of a Grid Engine as configuration files: a `qconf` text for each object.
 
-A file is named for the option of `qconf`, with the object behind a dot: `sc`, `sconf`, `srqs`, `sq.all.q`,
-`shgrp.@gpu`, `su.staff`, `sprj.genomics`, `sjc.app`, `sp.smp`, `sul`.
+A file has the name of the option, with the object behind a dot: `sc`, `sconf`, `srqs`, `sq.all.q`, `shgrp.@gpu`,
+`su.staff`, `sprj.genomics`, `sjc.app`, `sp.smp`, `sul`.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class QueueJcLists(Struct, frozen=True, kw_only=True):
 
     @property
     def anywhere(self) -> JcList:
-        """What may enter on any host."""
+        """What may enter on some host."""
         return JcList().union(*self._all())
 
     def classes(self) -> list[str]:

@@ -83,7 +83,7 @@ def _hosts_of(groups: Mapping[str, HostGroup]) -> dict[str, frozenset[str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vocabulary:
-    """What rules may name. Nested host groups; one that is in itself adds nothing by that."""
+    """What rules may name. Host groups may be nested; one that is in itself adds nothing by that."""
 
     complexes: Complexes = STOCK_COMPLEXES
     host_groups: Mapping[str, HostGroup] = field(default_factory=dict)

@@ -1,7 +1,4 @@
-"""Whether a finished job keeps to its class, and a class to the template.
-
-A value that was changed back counts as unchanged.
-"""
+"""Whether a finished job keeps to its class, and a class to the template. A value changed back counts as unchanged."""
 
 from __future__ import annotations
 
@@ -72,7 +69,7 @@ VerdictCache = dict[tuple[str, ClassValue], tuple[_Violations, _Violations]]
 
 
 def check(snapshot: ClassSnapshot, values: JobValues, canonical: CanonicalKey) -> tuple[Violation, ...]:
-    """All that a finished job has against its class, in the order of attributes.
+    """Everything in which a finished job goes against its class, in the order of attributes.
 
     Values are compared as texts, truth values by meaning, keys by canonical name. Raises UnreadableValue for a list in
     a text that cannot be read.

@@ -44,7 +44,7 @@ from lodesman.languages.jobs.record import shown
 
 EditMode = Literal["add", "change", "either"]
 Problem = Callable[[str, JobValue], str]
-"""(attribute, value) -> why no job can have it; "" if jobs can. An entry of a list of requests is an own value."""
+"""(attribute, value) -> why no job can have it; "" if jobs can. An entry of a list of requests is a value of its own."""
 
 _MOST_CLASSES = 1_000
 MOST_NAMES = 500

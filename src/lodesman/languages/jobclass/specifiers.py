@@ -66,7 +66,7 @@ class ByVariant(Struct, frozen=True, kw_only=True):
 
 
 def join_grants(letters: str, more: str) -> str:
-    """The letters of both specifiers, in canonical order."""
+    """The letters that are in either specifier, in canonical order."""
     return "".join(letter for letter in _LETTERS if letter in letters or letter in more)
 
 

@@ -1,6 +1,6 @@
 """Jobs: descriptions in JDL, CFG and JSON, the checked JobSpec, parametric members, states.
 
-`read_description` (text to record), `read_job` (record to checked Description), `cohorts` (its kinds of job),
+`read_description` (text to record), `read_job` (record to checked Description), `cohorts` (kinds of job),
 `Template.expand` (one member), `write_description` (back to text).
 """
 

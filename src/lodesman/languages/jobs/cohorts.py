@@ -1,6 +1,5 @@
-"""Cohorts: members of a description that agree in all that decides where they run.
-
-Members are sorted by their key attributes' values, and each distinct set is checked once.
+"""Cohorts: members of a description that agree in all that decides where they run. Each distinct set of key values is
+checked once.
 """
 
 from __future__ import annotations

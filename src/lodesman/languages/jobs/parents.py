@@ -29,7 +29,7 @@ def read_parents(value: Any) -> tuple[str, ...]:
 
 
 def split_items(value: Any, most: int) -> list[Any] | tuple[Any, ...]:
-    """Of a list, of a text with commas, or one value alone. Raises Mistake for more than `most`."""
+    """The items of a list, of a text with commas, or one value alone. Raises Mistake for more than `most`."""
     if isinstance(value, str):
         value = [part for piece in value.split(",") if (part := piece.strip())]
     items = value if isinstance(value, (list, tuple)) else [value]

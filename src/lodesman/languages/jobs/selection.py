@@ -196,7 +196,7 @@ class AttributeCondition(Struct, frozen=True):
 
 
 def read_condition(text: str) -> AttributeCondition:
-    """Of a filter `NAME=VALUE`; the value is read as in a description.
+    """What a filter `NAME=VALUE` asks; the value is read as in a description.
 
     Raises InvalidRequest for a name that jobs are not found by, and for a value that no job can have.
     """
@@ -264,7 +264,7 @@ class StoredText:
         return msgspec.json.decode(self._find(path))
 
     def items(self, path: Sequence[str]) -> Collection[str]:
-        """Of a list, each once, in order."""
+        """The items of a list, each once, in order."""
         if path not in self._items:
             member = self.value(path)
             members = member if isinstance(member, list) else () if member is None else (member,)

@@ -1,7 +1,6 @@
 """Jobs that clients wait for, counted by state and updated by each commit (ADR 0065).
 
-Ranges are laid out as aligned blocks of 2^n ids: a job's watches are found with one step for each size in use, however
-many watches and jobs there are.
+Ranges are aligned blocks of 2^n ids: a job's watches are found with one step for each size in use.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class JobWatch:
 
     @property
     def held(self) -> int:
-        """Jobs that wait for somebody."""
+        """Jobs that do not go on by themselves."""
         return self.states[JobState.HELD] + min(self._stopped, self.states[JobState.WAITING])
 
     @property

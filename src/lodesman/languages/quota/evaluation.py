@@ -92,7 +92,7 @@ def evaluate(
 
 
 def charges(rule: QuotaRule, job: QuotaJob, place: QuotaPlace, complexes: Complexes) -> tuple[Charge, ...]:
-    """What a job takes of each resource of a rule, without nothings.
+    """What a job takes of each resource of a rule, but for those of which it takes nothing.
 
     A limit on an unknown complex charges nothing.
     """

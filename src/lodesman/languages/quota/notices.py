@@ -1,6 +1,4 @@
-"""What is odd in quota sets and does not stop them: rules that never count, limits that add nothing, unknown names,
-filters that jobs can avoid.
-"""
+"""What is odd in quota sets and does not stop them."""
 
 from __future__ import annotations
 
