@@ -1,4 +1,4 @@
-"""What all parts of a pilot share: its file, folder, node, log and clocks."""
+"""What the parts of a pilot share: file, folder, node, log and clocks."""
 
 from __future__ import annotations
 

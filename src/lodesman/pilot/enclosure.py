@@ -1,4 +1,4 @@
-"""What happens in a warden: it starts payloads one after the other, answers for them, and clears up after each."""
+"""Inside a warden: it starts payloads one after the other, and clears up after each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pilot as a whole: its parts, one step of its supervision, and its end."""
+"""The pilot as a whole: supervision step by step, and its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages between pilot and server, and JSON read into them with every field checked."""
+"""The messages between pilot and server; every field of their JSON is checked."""
 
 from __future__ import annotations
 

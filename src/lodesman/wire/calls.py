@@ -1,4 +1,4 @@
-"""The table of calls: every operation of the server, once. Dispatch, rights, the OpenAPI document and clients follow it."""
+"""Every operation of the server, once: dispatch, rights, the OpenAPI document and clients follow this table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups: their members, and their shares, which come from files or commands and may be corrected by usage."""
+"""Groups: their members, and shares, which come from files or commands and may be corrected by usage."""
 
 from __future__ import annotations
 

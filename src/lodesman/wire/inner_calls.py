@@ -1,4 +1,4 @@
-"""The table of calls between the two processes of a server; `calls` has those that are offered outside."""
+"""Calls between the two processes of a server; `calls` has those that are offered outside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Job classes: what their owners write of them, which there are, and what jobs get of a variant."""
+"""Job classes: what owners write, which there are, and what jobs get of a variant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What requests to the server hold: parameters of path and query, and bodies, as checked types."""
+"""Parameters of path and query, and bodies, as checked types."""
 
 from __future__ import annotations
 

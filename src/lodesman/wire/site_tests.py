@@ -1,4 +1,4 @@
-"""The test of a site: test jobs sent to its queues, and what was found on the way."""
+"""Test jobs on the queues of a site, and what was found."""
 
 from __future__ import annotations
 

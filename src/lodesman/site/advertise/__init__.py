@@ -1,1 +1,1 @@
-"""Advertises a site: a program of its own that runs at the site, by cron. One zipapp, standard library, Python 3.9."""
+"""Advertises a site, by cron: a zipapp of the standard library for Python 3.9."""

@@ -1,1 +1,1 @@
-"""How programs of users reach a server; the command line and the Python API stand on it."""
+"""How programs of users reach a server."""

@@ -1,4 +1,4 @@
-"""Files and folders that a job takes along: packed, measured, uploaded once."""
+"""Files and folders that a job takes along."""
 
 from __future__ import annotations
 

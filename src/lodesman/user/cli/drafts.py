@@ -1,4 +1,4 @@
-"""Descriptions of jobs, read and checked before anything is sent."""
+"""Job descriptions, checked before anything is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How explanations of the server are shown: verdicts, steps, suggestions, clauses."""
+"""Explanations of the server for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans of jobs, of `lode plan job` and `lode submit --dry-run`."""
+"""`lode plan job` and `lode submit --dry-run`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which jobs are meant: the options, the question to the server, and its rows."""
+"""Which jobs are meant: options, the question to the server, its rows."""
 
 from __future__ import annotations
 

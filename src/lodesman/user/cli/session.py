@@ -1,4 +1,4 @@
-"""What every command has: the server, and how the answer is wanted."""
+"""What commands share: the server, and the form of answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One thread that waits for all jobs of this process, in one request at a time."""
+"""One thread waits for all jobs of this process, by one request at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP/JSON client of the server, for the pilot and the command line; it travels in the pilot."""
+"""The server's HTTP/JSON client for pilot and command line; it travels in the pilot."""
 
 from lodesman.wire.client.connection import Client, Retry, sha256_of
 from lodesman.wire.client.exchange import (

@@ -1,4 +1,4 @@
-"""`lode user`, `lode token`, `lode audit`, `lode whoami`. A token is shown once."""
+"""`lode user`, `lode token`, `lode audit`, `lode whoami`."""
 
 from __future__ import annotations
 

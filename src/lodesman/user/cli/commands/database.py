@@ -1,4 +1,4 @@
-"""`lode db`: copy, check, back up and migrate the database on its machine."""
+"""`lode db`, on the machine of the database."""
 
 from __future__ import annotations
 

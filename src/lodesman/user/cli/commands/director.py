@@ -1,4 +1,4 @@
-"""`lode director`: how many pilots are sent where, also by other policies."""
+"""`lode director`."""
 
 from __future__ import annotations
 

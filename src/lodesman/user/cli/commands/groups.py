@@ -1,4 +1,4 @@
-"""`lode group`: shares and members of groups."""
+"""`lode group`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lode import` and `lode convert`: configuration of other systems, and descriptions in another language."""
+"""`lode import` and `lode convert`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lode class`: job classes, templates that jobs are made of."""
+"""`lode class`."""
 
 from __future__ import annotations
 

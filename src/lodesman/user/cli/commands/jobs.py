@@ -1,4 +1,4 @@
-"""`lode show`, `lode events`: all that is known of one job."""
+"""`lode show`, `lode events`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lode output`: the output sandboxes of jobs, downloaded and unpacked, one directory per job."""
+"""`lode output`: one directory per job."""
 
 from __future__ import annotations
 

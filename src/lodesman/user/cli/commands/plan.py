@@ -1,4 +1,4 @@
-"""`lode plan`: what jobs, resource files, shares or ads would change; nothing is stored."""
+"""`lode plan`: nothing is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lode quota`: resource quota sets of Grid Engine."""
+"""`lode quota`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lode server`, `lode init`, `lode config`: a server on this machine."""
+"""`lode server`, `lode init`, `lode config`."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ _HELLO = """\
 
 
 def sites_file(root: Path = Path("/")) -> str:
-    """The site with the platform of this machine, and for each pilot a part of its memory."""
+    """With the platform of this machine, and for each pilot a part of its memory."""
     from lodesman.pilot.node import describe_node
 
     node = describe_node(cores=1, root=root)

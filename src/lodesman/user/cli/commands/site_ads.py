@@ -1,4 +1,4 @@
-"""`lode site token` and `lode site gate`: sites that advertise themselves."""
+"""`lode site token` and `lode site gate`."""
 
 from __future__ import annotations
 

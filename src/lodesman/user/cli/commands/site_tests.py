@@ -1,4 +1,4 @@
-"""`lode site test`: test jobs on the queues of a site."""
+"""`lode site test`."""
 
 from __future__ import annotations
 

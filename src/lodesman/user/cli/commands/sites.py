@@ -1,4 +1,4 @@
-"""`lode site` and `lode queue`: where jobs can run, with the origin of each value."""
+"""`lode site` and `lode queue`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lode status`: submissions with the states of their jobs, or jobs one by one."""
+"""`lode status`."""
 
 from __future__ import annotations
 

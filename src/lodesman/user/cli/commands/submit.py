@@ -1,4 +1,4 @@
-"""`lode submit`: each description becomes one submission."""
+"""`lode submit`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lode tq` and `lode pool`: where jobs wait (RFC #7)."""
+"""`lode tq` and `lode pool` (RFC #7)."""
 
 from __future__ import annotations
 

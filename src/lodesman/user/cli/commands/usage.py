@@ -1,4 +1,4 @@
-"""`lode usage`: what jobs used day by day, and how those that are there stand."""
+"""`lode usage`."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class _UserLine(NamedTuple):
 
 
 def read_users(text: str) -> list[_UserLine]:
-    """Read lines of JSON objects, or CSV with named columns. Raises InvalidRequest, with the wrong lines."""
+    """Lines of JSON objects, or CSV with named columns. Raises InvalidRequest, with the wrong lines."""
     faults: list[InvalidRequest] = []
     users: list[_UserLine] = []
     for line, row in _json_lines(text, faults) if text.lstrip()[:1] == "{" else _csv_rows(text, faults):

@@ -1,4 +1,4 @@
-"""`lode why`: a job, a pilot or a queue."""
+"""`lode why`."""
 
 from __future__ import annotations
 
