@@ -314,7 +314,6 @@ class Inheritance:
 
 
 def _ask(call: int, *arguments: object) -> int:
-    """Raises OSError, also where the call is unknown."""
     if _libc is None or _NUMBERS is None:
         raise OSError(errno.EOPNOTSUPP, "the numbers of calls are unknown on such a machine")
     exact = [

@@ -85,7 +85,6 @@ def is_private(path: Path, kind: int = stat.S_IFREG) -> bool:
 
 
 def _data_of(note: Path) -> Path | None:
-    """None if the note's process does not run, or is another account's."""
     try:
         with note.open("rb") as file:
             facts = json.loads(file.read(_MOST_BYTES))

@@ -257,7 +257,6 @@ def hide(hidden: Sequence[str]) -> None:
 
 
 def _show(own: int, folder: str) -> None:
-    """Close the descriptor, too."""
     os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
     kernel.bind(f"/proc/self/fd/{own}", folder)
     os.close(own)

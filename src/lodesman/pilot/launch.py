@@ -344,5 +344,4 @@ def _make_link(member: tarfile.TarInfo, target: Path) -> None:
 
 
 def _plain_name(name: str) -> str:
-    """For messages."""
     return name[:100].encode("utf-8", "replace").decode()

@@ -77,7 +77,7 @@ def _parse_cpu_max(text: str) -> float | None:
 
 
 def _parse_bytes(text: str) -> int | None:
-    """None for "max", nothing, and the number that means no limit in cgroup v1."""
+    """None for "max", nothing, and cgroup v1's number for no limit."""
     word = text.strip()
     return int(word) if word.isdigit() and int(word) < _ENDLESS else None
 

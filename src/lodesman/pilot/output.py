@@ -181,7 +181,7 @@ class _ArchiveSpace:
 def _add(
     tar: tarfile.TarFile, path: Path, name: str, *, size: int, mode: int | None, stopped: Callable[[], bool]
 ) -> str:
-    """Returns why that is not possible. Raises Aborted, OSError."""
+    """Returns why that is not possible."""
 
     def go_on(_: int) -> None:
         if stopped():
@@ -213,7 +213,7 @@ def matches(path: PurePosixPath, pattern: PurePosixPath) -> bool:
 
 
 def _steps_after(path: PurePosixPath, pattern: PurePosixPath) -> set[int]:
-    """Steps of the pattern that may follow; their number if it matches. Linear for every pattern."""
+    """The steps that may follow; their number if it matches. Linear for every pattern."""
     steps = pattern.parts
     at = _skip(steps, {0})
     for part in path.parts:
@@ -241,7 +241,7 @@ def _skip(steps: Sequence[str], at: set[int]) -> set[int]:
 def _find_files(
     directory: Path, patterns: Sequence[str], stopped: Callable[[], bool]
 ) -> tuple[dict[str, _SizeOrFault], dict[str, str]]:
-    """Files, in order; and what gives nothing, with reasons. Raises Aborted."""
+    """Files, in order; and what gives nothing, with reasons."""
     # A name may contain the characters of patterns and still be meant literally.
     goals: dict[PurePosixPath, list[str]] = {}
     wild: dict[str, PurePosixPath] = {}
@@ -302,7 +302,7 @@ def _walk_files(directory: Path, locked: dict[PurePosixPath, str]) -> Iterator[P
 
 
 def _size(directory: Path, name: str) -> _SizeOrFault:
-    """Bytes, or why it may not be packed: links that lead out, devices, pipes."""
+    """Not packed: links that lead out, devices, pipes."""
     if steers(name):
         return "control characters in its name"
     try:

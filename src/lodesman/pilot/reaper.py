@@ -206,7 +206,6 @@ class Reaper:
         return trees
 
     def _bury_strays(self, table: Mapping[int, Process]) -> bool:
-        """Whether any is left."""
         own, left = self._own_children(), False
         for process in table.values():
             if process.parent == self._me and process.pid not in own:

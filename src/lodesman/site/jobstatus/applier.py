@@ -209,7 +209,6 @@ _Part = tuple[VacateRequest, Sequence[Victim]]
 
 
 def _parts(plan: VacatePlan) -> Iterator[_Part]:
-    """A request for each chosen node, with its jobs; else the plan's own."""
     if not any(plan.places):
         yield plan.request, plan.victims
     for node in filter(None, plan.places):

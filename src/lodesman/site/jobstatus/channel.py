@@ -261,7 +261,6 @@ class _Folder:
             return False
 
     def open(self, key: str) -> int | None:
-        """None: there is no file of this name."""
         try:
             # What is opened may act, as a device does: so it is asked what it is before, and after.
             reason = self._fault(os.stat(key, dir_fd=self.descriptor, follow_symlinks=False))

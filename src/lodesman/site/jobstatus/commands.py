@@ -283,7 +283,6 @@ def _cost(core_seconds: int | None) -> Sequence[str]:
 
 
 def _span(seconds: float) -> str:
-    """The two largest units."""
     minutes, rest = divmod(math.floor(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)

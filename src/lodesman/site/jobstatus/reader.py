@@ -170,7 +170,6 @@ class _Readers:
         )
 
     def _wait(self) -> list[_ReadingProcess]:
-        """Those that have answered, or have had their time."""
         begun, ends = time.monotonic(), min(process.ends for process in self._at_work.values())
         ready = _are_ready(self._at_work, ends - begun)
         now = time.monotonic()

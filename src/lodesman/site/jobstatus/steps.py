@@ -183,7 +183,6 @@ class _ScriptedPilot:
         yield ScriptEvent(now, due.why, due.publish, written)
 
     def happen(self, step: ScriptStep) -> str | None:
-        """Returns why a payload may not start."""
         if step.do == "start":
             return self._start(step)
         if step.do in ("end", "commit", "safe", "estimate"):

@@ -82,7 +82,6 @@ def own_server(environ: Mapping[str, str], server: str | None) -> RunningServer 
 
 
 def _remedy(local: Path, own: Path, running: Sequence[RunningServer]) -> str:
-    """`local`: the token of a server run from here."""
     if _is_open(local):
         return f"Others can read {local}, so it is not used. If it is yours, run: chmod 600 {local}"
     servers = "; ".join(f"{server.url} from {server.data}" for server in running)

@@ -110,7 +110,6 @@ def _height(text: str, beside: int = 0) -> int:
 def _show_briefly(
     answer: _Explained, changes: Sequence[JobChange | ResourceChange], room: int, queues: int = 0
 ) -> None:
-    """What the summary does not name; `room`: in lines."""
     chain = answer.chain
     new = (change for change in changes if change.text not in answer.summary)
     lines = [f"Suggestion: {_suggestion(change, queues)}" for change in islice(new, _FEW)]

@@ -178,7 +178,6 @@ def _is_description(head: bytes) -> bool:
 
 
 def _option_lines(script: str, label: str) -> Iterator[tuple[int, str]]:
-    """Number and options of each line before the first command."""
     in_head = True
     for number, line in enumerate(head_of(script).splitlines(), 1):
         in_head = in_head and (not line.strip() or line.startswith("#"))
@@ -213,7 +212,6 @@ def has_lines(text: str) -> bool:
 
 
 def _lines_behind(path: str) -> list[int]:
-    """The first line of a batch system behind the head that is read."""
     try:
         with Path(path).open("rb") as file:
             head, more = file.read(HEAD_BYTES), file.read(_MORE_BYTES)

@@ -205,7 +205,6 @@ class _Bar:
         self._drawn = False
 
     def longest(self) -> float:
-        """Seconds until the next answer."""
         left = 0.0 if self._silent else self._pace.seconds_left(time.monotonic())
         return _SHOWN_SECONDS if self._shown else min(max(1.0, left), LONGEST_WAIT) if left else LONGEST_WAIT
 

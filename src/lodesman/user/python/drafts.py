@@ -147,7 +147,6 @@ def _command(words: list[str]) -> Record:
 
 
 def _described(what: str | Path) -> tuple[Record, Path]:
-    """The folder is that of its files."""
     is_path = isinstance(what, Path) or _is_path(what)
     try:
         data = Path(what).read_bytes() if is_path else str(what).encode()

@@ -205,7 +205,6 @@ class Client:
             self.servers, self._last_good = (server,), 0
 
     def _round(self, request: HttpRequest) -> HttpAnswer:
-        """Raises Unavailable with what the last one answered."""
         fault: LodesmanError | None = None
         for step in range(len(self.servers)):
             index = (self._last_good + step) % len(self.servers)

@@ -168,8 +168,6 @@ def trusted_authorities(ca_file: str | None) -> ssl.SSLContext:
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """HTTP on a Unix socket."""
-
     def __init__(self, file: str, **options: Any) -> None:
         super().__init__("localhost", **options)
         self._file = file

@@ -41,7 +41,6 @@ def read_squeue(text: str, mark: str, now: float) -> list[Candidate]:
 
 
 def _job(fields: Sequence[str], now: float) -> Candidate | None:
-    """None for a job of no or unknown cores or start."""
     if len(fields) != len(_FIELDS):
         raise SiteFault(f"squeue printed an odd record: {shown(' '.join(fields))}")
     job, state, uid, user, cpus, nodes, start, end, used, tres, task = (word.strip() for word in fields)

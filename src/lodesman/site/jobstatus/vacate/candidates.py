@@ -164,7 +164,6 @@ def _kill(job: Candidate, terms: Terms, rate: float | None, now: float) -> Price
 
 
 def _drain(job: Candidate, terms: Terms, kill_cost: int, now: float) -> Price | None:
-    """None: not in time, or its numbers do not say."""
     expected, within = job.estimate, terms.drains_within
     if (
         expected is None

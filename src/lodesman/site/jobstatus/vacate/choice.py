@@ -231,7 +231,6 @@ def with_lower_priority(chosen: VacateChoice, releases: Sequence[Release]) -> Va
 
 
 def _swap(release: Release, rest: Iterable[Release]) -> Release:
-    """The first of the rest, by priority, that can replace a job; else the job."""
     lower = takewhile(lambda other: other.priority < release.priority, rest)
     fit = (
         other for other in lower if frees_no_less(other, release) and other.cost <= SWAP_FACTOR * release.cost

@@ -133,8 +133,6 @@ class _Selection:
 
 
 class _Planner:
-    """Jobs that may go, with prices, and what each frees everywhere or on a node."""
-
     def __init__(self, candidates: Sequence[Candidate], request: VacateRequest, now: float) -> None:
         self.request, self.now = request, now
         stay = set(request.exclude)
@@ -210,7 +208,6 @@ class _Planner:
         return ResourceNeed(*lacks)
 
     def youngest_first(self, places: Sequence[str]) -> int:
-        """What is lost if the youngest jobs there are killed until enough is free."""
         now_terms = replace(self.request.terms, within=0.0)
         lost: dict[str, int] = {}
         for name in places:

@@ -120,7 +120,6 @@ class _Search:
         return rows[::-1]
 
     def run(self) -> VacateChoice:
-        """The best set, proven unless cut short."""
         self._visit(0, 0, [kind.need for kind in self.kinds], [])
         return replace(self.best, proven=self.steps < _MOST_STEPS)
 

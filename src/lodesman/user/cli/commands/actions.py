@@ -89,7 +89,7 @@ def _command(action: Action, done: str, description: str) -> click.Command:
 def _meant(
     session: Session, action: Action, named: Sequence[Range], choice: Selection | None
 ) -> tuple[int, str]:
-    """At most how many jobs, and which, in words."""
+    """At most how many, and which, in words."""
     if named or choice is None:
         return total(named), ", ".join(map(str, named[:3])) + ("..." if len(named) > 3 else "")
     rows: list[SubmissionRow] = []

@@ -52,7 +52,6 @@ def _read_ads(file: Path) -> list[Ad]:
 
 
 def _name_mistakes(place: str, nodes: Iterable[Node]) -> None:
-    """Say why a call is `error`."""
     from lodesman.languages.classad.functions import mistakes
 
     for why in dict.fromkeys(why for node in nodes for _, why in mistakes(node)):

@@ -101,7 +101,6 @@ def _column(name: str) -> str:
 
 
 def _columns(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """`group` is `groups`."""
     try:
         return each_once((_column(name), value) for name, value in pairs)
     except ValueError as twice:

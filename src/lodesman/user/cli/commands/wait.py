@@ -154,7 +154,6 @@ def _logs(session: Session, job: int) -> Logs:
 
 
 def _say_state(session: Session, job: int, before: str) -> str:
-    """Returns what was said last."""
     row = session.call(calls.JOB, JobAt(job))
     why = row.main_reason if row.state == JobState.WAITING else row.reason
     words = f"Job {job} is {row.state}{f': {why}' if why else ''}."
