@@ -67,8 +67,6 @@ def load_config(
 
 
 class _ConfigReader:
-    """Reads one configuration; gathers faults with their places."""
-
     def __init__(self, path: Path | None, overrides: _Overrides, texts: Texts | None) -> None:
         self.sources = SourceFiles.of(None if path is None else path.resolve())
         self._path = path

@@ -222,7 +222,7 @@ class ArcBackend:
         return faults
 
     def _kill(self, pilots: Mapping[str, str]) -> dict[str, CancelOutcome]:
-        """What `status` says of them may be minutes old; these lists are not."""
+        """What `status` says may be minutes old; these lists are not."""
         before = self._list_jobs(arc_text.BEFORE_SUBMISSION)
         answers = self._act_on_jobs("kill", pilots.values())
         after = self._list_jobs(arc_text.SUBMITTED)

@@ -51,7 +51,7 @@ _OOM_SCORE = 300  # memory that runs out is taken from pilots before it is taken
 
 
 def _reap(note: Callable[[int, int], None]) -> bool:
-    """Note pid and status of each child that ended; whether any is left. A subreaper without children has no tree."""
+    """Whether any child is left. A subreaper without children has no tree."""
     try:
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -222,7 +222,7 @@ class _Keeper:
         _write_end(cause=cause, code=code, started_at=self.record["started_at"])
 
     def start(self, keeper: int) -> None:
-        """Start the pilot in its own session; a fork of this small process is cheap."""
+        """A fork of this small process is cheap."""
         cap = int(self.entry["output_cap"])
         self.outputs = [_Output("std.out", cap), _Output("std.err", cap)]
         account = self.plan.get("account")

@@ -200,7 +200,7 @@ def _begin(core: Core, pilot_id: int, asks: ClaimBody, reply: Reply) -> AskedCla
 
 @serves(calls.CLAIM)
 async def _claim(core: Core, request: Request[Nothing, ClaimBody]) -> ClaimAnswer | Response:
-    """Behind ASGI. Raises Disconnected when the pilot hangs up first."""
+    """Raises Disconnected when the pilot hangs up first."""
     done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
     def reply(status: int, headers: Headers, text: bytes) -> None:

@@ -127,7 +127,6 @@ def _is_list(kind: Any) -> bool:
 
 
 def _value(name: str, kind: Any, text: Any) -> Any:
-    """Raises InvalidRequest."""
     if isinstance(text, list):
         try:
             return msgspec.convert(text, kind)

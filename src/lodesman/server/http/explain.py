@@ -210,7 +210,6 @@ def _place(side: ReadSide, who: Principal, query: asks.NodeQuery) -> QueueId:
 
 
 def _open_to(side: ReadSide, who: Principal, place: QueueId) -> QueueId:
-    """Raises NotFound for the caller's VO."""
     if side.policy.config.tree.find(place) is not None:
         exact_node(side.config(who).tree, place)
     return place
@@ -272,8 +271,6 @@ async def _plan_shares(side: ReadSide, request: Request[Nothing, asks.PlanShares
 
 @serves(calls.PLAN_QUOTAS)
 async def _plan_quotas(side: ReadSide, request: Request[Nothing, PlanQuotasBody]) -> QuotaPlan:
-    """Raises InvalidConfig with all faults, InvalidRequest."""
-
     def make(state: LiveState) -> QuotaPlan:
         names = known_names(state.policy, state.classes(), state.db)
         return plan_quotas(*read_sets(request.body.text, state.policy, names), state)
@@ -350,7 +347,7 @@ def _work(
 
 
 def _resources(body: asks.PlanResourcesBody, files: tuple[str, ...], state: LiveState) -> ResourcesPlan:
-    """`files`: the server's own; one that cannot be read is a fault."""
+    """One of the server's own `files` that cannot be read is a fault."""
     faults: list[Fault] = []
     texts: list[tuple[str, str]] = []
     for name in files:

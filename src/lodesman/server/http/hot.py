@@ -212,7 +212,6 @@ async def ask_verifier(pulse: Pulse, token: str, body: VerifyBody) -> VerifyAnsw
 
 
 async def _answer_head(reader: asyncio.StreamReader, seconds: float) -> tuple[int, Headers]:
-    """Raises Unavailable."""
     try:
         async with asyncio.timeout(seconds):
             head = await reader.readuntil(b"\r\n\r\n")

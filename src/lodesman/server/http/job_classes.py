@@ -94,7 +94,6 @@ async def _class(core: Core, request: Request[ClassAt, Nothing]) -> ClassInFull:
 
 
 def _in_full(now: Classes, name: str, variant: str) -> ClassInFull:
-    """Raises NotFound."""
     found = now.find(f"{name}.{variant}")
     if not isinstance(found, tuple):
         raise error_of(no_class(name) if variant == DEFAULT_VARIANT else found)

@@ -162,7 +162,6 @@ def _sight(side: ReadSide, who: Principal) -> Sight:
 
 
 def _check(query: JobsQuery | SubmissionsQuery) -> None:
-    """Raises InvalidRequest."""
     words("reason", query.reason, MainReason)
     check_name(query.name)
     build_filter(query)

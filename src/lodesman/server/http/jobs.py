@@ -128,7 +128,6 @@ def _has_expression(job: dict[str, Any]) -> bool:
 
 
 async def _verified(core: Core, body: SubmitBody, who: Principal) -> list[VerifyResult]:
-    """Raises what the JSV refuses."""
     if core.verify is None:
         raise Unavailable("There is no process that asks the JSV of the server.")
     question = VerifyBody(body, who.name, who.groups, core.jsv, core.job_classes.now.version)

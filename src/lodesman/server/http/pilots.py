@@ -162,7 +162,6 @@ async def _pilot_files(side: ReadSide, request: Request[Nothing, PilotFilesBody]
 
 
 def _queue(side: ReadSide, body: PilotFilesBody) -> QueueId:
-    """Raises NotFound, InvalidRequest."""
     if not body.path and not (body.site and body.ce and body.queue):
         raise InvalidRequest("Name a queue: site, CE and queue; or path.", parameter="path")
     tree = side.policy.config.tree

@@ -210,7 +210,6 @@ async def _set_users(core: Core, request: Request[Nothing, GroupUsersBody]) -> G
 
 
 def _group_to_change(core: Core, name: str, who: Principal) -> NamedGroup:
-    """Raises NotFound."""
     return group_named(_seen(known_groups(core.policy, list_users(core.reader)), who), name)
 
 
@@ -243,7 +242,6 @@ def _all_seen(side: ReadSide, who: Principal) -> dict[str, NamedGroup]:
 
 
 def _seen(groups: dict[str, NamedGroup], who: Principal) -> dict[str, NamedGroup]:
-    """The groups and members that the caller may know."""
     vo, whole = own_vo(who), vo_administered(who)
     if not vo:
         return groups

@@ -136,7 +136,6 @@ class ScriptProcess:
     )  # fmt: skip
 
     def __init__(self, url: JsvUrl, context: JsvContext, settings: ScriptSettings) -> None:
-        """Raises InvalidConfig."""
         account = account_of(url, context, settings)
         self._limits = settings.limits
         self._process = self._started(url, context, settings, account)

@@ -234,7 +234,7 @@ class _ResidentsThen:
 def _director(
     state: LiveState, old: ConfigPools, new: ConfigPools, judged: Sequence[plan.JudgedTaskQueue], limit: int
 ) -> PlannedIteration | None:
-    """The director's next iteration before and after; None if no director runs."""
+    """None if no director runs."""
     running, last = state.director, state.keeper.snapshot.iteration
     if running is None:
         return None

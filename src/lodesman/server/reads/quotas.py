@@ -181,7 +181,6 @@ def _waiting(state: LiveState) -> Iterator[WaitingQueue]:
 
 
 def _effects(work: WorkToLimit, limited: Mapping[int, str], otherwise: Mapping[int, str]) -> list[RuleEffect]:
-    """The waiting jobs that are limited by one book and not by the other."""
     by_rule: dict[str, list[int]] = {}
     for slot in limited.keys() - otherwise.keys():
         by_rule.setdefault(limited[slot], []).append(slot)

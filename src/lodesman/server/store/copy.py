@@ -210,7 +210,6 @@ def _some(db: Reader, table: _StoredTable, columns: str, after: _Row | None, lim
 
 
 def _as_stored(rows: list[_Row], nul: str) -> list[_Row]:
-    """Values as a database that stores `nul` for NUL keeps them."""
     if nul == _NUL or _NUL_IN_JSON not in _ENCODER.encode_lines(rows):
         return rows
     return [tuple(v.replace(_NUL, nul) if isinstance(v, str) else v for v in row) for row in rows]

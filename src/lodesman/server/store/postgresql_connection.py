@@ -91,7 +91,6 @@ class Connection(psycopg.Connection[Any]):
 
 
 def _all_wait() -> bool:
-    """Whether this thread runs the event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -65,7 +65,6 @@ def _places_of_pilots(db: Reader) -> Iterator[RunPlace]:
 
 
 def _used(limits: RunLimits) -> dict[tuple[str, ...], Number]:
-    """What is used, by rule, values of the bucket, and resource."""
     return {
         (use.rule, *use.of_key, *use.of_place, use.resource): use.used for use, _ in limits.uses() if use.used
     }

@@ -135,7 +135,6 @@ class Claim:
     def _choose(
         self, tx: Transaction, request: ResourceRequest, count: int, left: Remainder | None = None
     ) -> tuple[list[int], Iterable[str | None]]:
-        """Draw task queues, with the shares of the groups that competed."""
         live, is_private = self.live, self.session.serves_one_group
         competed: list[str] | None = None if is_private or not live.queues.records_shares(live.rng) else []
         chosen = live.queues.matcher.choose(

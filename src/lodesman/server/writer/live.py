@@ -74,8 +74,6 @@ class _LivePools(PoolMap):
 
 
 class _LivePilots:
-    """Joined live pilots and their orders."""
-
     def __init__(self, db: Reader) -> None:
         # Only these are given jobs.
         self.running = {pilot.id for pilot in joined_pilots(db)}
@@ -108,7 +106,6 @@ class _LivePilots:
         self, tx: Transaction, pilot_id: int, attempt: Attempt, key: TaskQueueKey, place: RunPlace, *,
         ahead: bool = False,
     ) -> None:  # fmt: skip
-        """`ahead`: to run later."""
         held = self.held.get(pilot_id)
         if held is None:
             held = self.held[pilot_id] = {}
@@ -124,7 +121,6 @@ class _LivePilots:
         return any(hold[0] == BEYOND for hold in list(self.held.get(pilot_id, {}).values()))
 
     def note_ended(self, tx: Transaction, pilot_id: int, count: int) -> None:
-        """Count attempts that ended by themselves."""
         tx.afterwards.append(partial(self._count_ended, pilot_id, tx.now, count))
 
     def _count_ended(self, pilot_id: int, at: float, count: int) -> None:
@@ -133,7 +129,6 @@ class _LivePilots:
         self.ended_lately(pilot_id, at)
 
     def ended_lately(self, pilot_id: int, now: float) -> int:
-        """How many ended by themselves in the last `AHEAD_SECONDS`."""
         ends = self._ended.get(pilot_id, deque())
         while ends and not 0 <= now - ends[0][0] <= AHEAD_SECONDS:
             ends.popleft()
@@ -154,7 +149,6 @@ class _LivePilots:
             tx.put(held, attempt, hold)
 
     def handed_in(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> None:
-        """The payload holds nothing any more."""
         held = self.held.get(pilot_id, {})
         # One that nobody said was started is handed in only as one of few.
         is_late = attempt in held and held[attempt][0] == AHEAD

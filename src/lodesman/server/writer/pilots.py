@@ -108,8 +108,6 @@ def pilots_submitted(
 
 
 class _FoundQueue(NamedTuple):
-    """The queue in which a pilot found itself."""
-
     place: QueueId
     request: str  # JSON
 

@@ -190,7 +190,6 @@ def _charged(tx: Transaction, row: JobRow, report: AttemptReport) -> JobRow:
 def _after_end(
     tx: Transaction, live: WriterState, row: JobRow, report: AttemptReport, attempt: AttemptRow
 ) -> ReportResult:
-    """Judge a repeated report, a late success, or one too late."""
     is_lost = attempt.outcome == "Released" and attempt.cause in (LOST, _LEASE_EXPIRED, UNNAMED)
     if report.state == attempt.outcome or (report.state == "Running" and not is_lost):
         return _accepted(report, "already ended")
@@ -250,7 +249,6 @@ def end_attempt(
 def _after(
     tx: Transaction, live: WriterState, row: JobRow, report: AttemptReport
 ) -> tuple[JobRow, JobState, str]:
-    """The job, its new state, the reason for users."""
     if report.state == "Done":
         return row, JobState.DONE, ""
     reason = _reason(report)

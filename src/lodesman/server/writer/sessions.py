@@ -232,7 +232,6 @@ def silent_seconds(lease_seconds: float) -> float:
 
 
 def _steps(left: int, offer: ResourceRequest) -> int:
-    """Whole steps of a life, at most the queue's limit."""
     return offer.norm_cpu_seconds if left >= offer.norm_cpu_seconds else left - left % CPU_STEP
 
 

@@ -130,7 +130,7 @@ class Submit:
         return Submission(number, base, prepared.count, held, repeated=False, notices=[])
 
     def _before(self, tx: Transaction) -> Submission | None:
-        """The earlier answer. Raises Conflict if the request was another one."""
+        """Raises Conflict if the request was another one."""
         prepared = self.prepared
         if prepared.request_id is None:
             return None
@@ -165,7 +165,6 @@ class Submit:
         )
 
     def _store_cohort(self, tx: Transaction, cohort: PreparedCohort, number: int, base: int) -> int:
-        """Returns how many members are held."""
         tq_id = self._queues.get(id(cohort.key))
         if tq_id is None:
             key = replace(cohort.key, submission=number) if cohort.key.at_most else cohort.key

@@ -47,8 +47,6 @@ _Paths = Sequence[tuple[str, ...]]
 
 
 class _FilterFields(Protocol):
-    """The filters that lists and actions share."""
-
     @property
     def name(self) -> str: ...
     @property

@@ -122,8 +122,6 @@ _FAULTY = frozenset({"Held", "Failed", "Killed"})
 
 
 class _JobFaults(NamedTuple):
-    """Jobs of one owner that ended, or are Held, for one reason."""
-
     owner: str
     group: str
     vo: str
