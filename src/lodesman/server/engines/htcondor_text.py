@@ -150,7 +150,7 @@ def make_description(spec: PilotSpec, *, keep_seconds: int, remote: bool) -> str
 
 
 def _for_a_pool(spec: PilotSpec) -> Iterable[str]:
-    """But for `default` and what no group can be."""
+    """The accounting group, but for `default` and what no group can be."""
     if _GROUP.fullmatch(spec.queue.queue) and spec.queue.queue != "default":
         yield f"accounting_group = {spec.queue.queue}"
 

@@ -271,6 +271,7 @@ def _starts_an_hour(state: LiveState) -> tuple[dict[str, float], dict[str, float
 
 
 def _masks(state: LiveState) -> dict[tuple[str, str], int]:
+    """By (VO, group): the queues that can run some waiting job."""
     masks: dict[tuple[str, str], int] = {}
     for key, _, queues in state.waiting():
         masks[key.vo, key.group] = masks.get((key.vo, key.group), 0) | queues

@@ -99,6 +99,7 @@ class RangeAction:
         return out
 
     def _in_range(self, tx: Transaction, out: ControlOutcome, ids: range, room: float) -> tuple[int, float]:
+        """The first id not done, and how many more rows may be read."""
         owner = self.choice.owner if self.choice is not None else ""
         for block in self._singles.blocks(tx, ids, owner):
             first, last = max(ids[0], block.base), min(ids[-1], block.base + block.count - 1)
@@ -123,6 +124,7 @@ class RangeAction:
     def _in_block(
         self, tx: Transaction, out: ControlOutcome, block: IdBlock, rows: list[JobRow], run: range
     ) -> int:
+        """The last id done."""
         touched = self._singles.cohorts(tx, block, run)
         if self.choice is not None:
             rows, touched, stop = self.choice.meant(block, rows, touched, run)

@@ -106,6 +106,7 @@ class _LivePilots:
         self, tx: Transaction, pilot_id: int, attempt: Attempt, key: TaskQueueKey, place: RunPlace, *,
         ahead: bool = False,
     ) -> None:  # fmt: skip
+        """`ahead`: to run later."""
         held = self.held.get(pilot_id)
         if held is None:
             held = self.held[pilot_id] = {}

@@ -165,6 +165,7 @@ def free_forgotten(tx: Transaction, live: WriterState) -> int:
 
 
 def _judge(tx: Transaction, live: WriterState, dependency: Dependency, room: int) -> int:
+    """Returns how many rows were read."""
     dependency.keep(tx)
     live.queues.claims.write_cursors(tx)
     used = 1

@@ -272,6 +272,7 @@ class Preparation:
     def _stored(
         self, spec: jobs.JobSpec, members: jobs.ParametricMembers | None, runs: Runs
     ) -> tuple[str, bool]:
+        """The template, and whether a claim must fill it in."""
         if members is None or not jobs.Template(spec, members).varies:
             return _ENCODER.encode(make_payload(spec, self._uploads_of(spec.input_sandbox))).decode(), False
         names = jobs.input_names(spec, members, runs)

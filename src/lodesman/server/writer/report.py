@@ -249,6 +249,7 @@ def end_attempt(
 def _after(
     tx: Transaction, live: WriterState, row: JobRow, report: AttemptReport
 ) -> tuple[JobRow, JobState, str]:
+    """The job, its new state, the reason for users."""
     if report.state == "Done":
         return row, JobState.DONE, ""
     reason = _reason(report)

@@ -165,6 +165,7 @@ class Submit:
         )
 
     def _store_cohort(self, tx: Transaction, cohort: PreparedCohort, number: int, base: int) -> int:
+        """Returns how many members are held."""
         tq_id = self._queues.get(id(cohort.key))
         if tq_id is None:
             key = replace(cohort.key, submission=number) if cohort.key.at_most else cohort.key
