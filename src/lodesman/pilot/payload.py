@@ -308,7 +308,7 @@ class PayloadRun:
         return end or self._unstarted(cause, f"{words}.")
 
     def _is_locked(self) -> bool:
-        """Since this one began, or was packed; unlocked now."""
+        """Another has locked them since this one began, or was packed; they are unlocked now."""
         self._context.pilot.folder.unlock(self._home.parent)
         return self._context.pilot.folder.changes != self._changes
 

@@ -121,7 +121,7 @@ class Promises:
         return no_start(self.said, ends, now)
 
     def gone_by(self) -> float | None:
-        """For all payloads, in UNIX seconds."""
+        """When all payloads must be gone, in UNIX seconds."""
         status = self.said.status
         return None if status is None or status.can_postpone_last_job else self.said.promised_end
 
@@ -151,7 +151,7 @@ class Allowance:
         return started + wall_s + self.grace_s + _NOTICED_S if wall_s else None
 
     def gone_by(self, job: AssignedJob, now: float) -> float:
-        """At the latest, if it starts now; may be infinite."""
+        """The latest end of a job that starts now; may be infinite."""
         ends = (self.latest_end(job, now), self.slot_ends)
         return min((end for end in ends if end is not None), default=inf)
 

@@ -39,7 +39,7 @@ class JobCounts:
 
 
 def _counts(jobs: Iterable[tuple[str, str, int]]) -> JobCounts:
-    """A state or '', the pilot's name if it is ours, a number that grows with time."""
+    """`jobs`: a state or '', the pilot's name if it is ours, a number that grows with time."""
     rows = [row for row in jobs if row[0]]
     states = Counter(state for state, _, _ in rows)
     ours = sorted(((number, stamp) for _, stamp, number in rows if _STAMP.fullmatch(stamp)), reverse=True)

@@ -21,8 +21,8 @@ _LOCAL = {"nolock", "local_lock=all", "local_lock=flock", "local_lock=posix"}
 
 
 def takes_both(directory: int) -> bool:
-    """Those of NFS and CIFS are one, and would exclude each other. Raises OSError for SMB, whose locks stop all readers, and
-    NFS whose locks stay on this machine.
+    """The locks of NFS and CIFS are one, and would exclude each other. Raises OSError for SMB, whose locks stop all readers,
+    and NFS whose locks stay on this machine.
     """
     kind = kernel.file_system(directory)
     if kind in _SMB:

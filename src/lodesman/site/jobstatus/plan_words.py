@@ -70,7 +70,7 @@ def _late(plan: VacatePlan) -> Iterator[str]:
 
 
 def unread_in_words(candidates: Sequence[Candidate]) -> Iterator[str]:
-    """By reason."""
+    """The jobs by reason."""
     reasons: dict[str, list[str]] = {}
     for job in candidates:
         if job.status is None and job.note:

@@ -38,7 +38,7 @@ class NamedConfig:
         return load_config(self.path, overrides=overrides)
 
     def arguments(self) -> list[str]:
-        """For another process."""
+        """The words that lead another process to it."""
         same = [] if self.path is None else ["--config", str(self.path.resolve())]
         for section, name, value in self.settings:
             same += ["--set", f"{section}.{name}={json.dumps(value)}"]
@@ -58,7 +58,7 @@ def _setting(word: str) -> tuple[str, str, Any]:
 
 
 def configured(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The configuration of its options, as `chosen`."""
+    """The command gets the configuration of its options as `chosen`."""
 
     @click.option(
         "--config", "config_file", metavar="FILE", type=FILE, help="The configuration. [default: ./lode.toml]"

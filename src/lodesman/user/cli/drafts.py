@@ -166,7 +166,7 @@ class Outcome:
 def read_all(
     session: Session, files: Sequence[str], options: DescriptionOptions, outcome: Outcome
 ) -> list[ReadyFile]:
-    """Every file, gathering errors. Raises InvalidConfig."""
+    """Read every file, gathering errors. Raises InvalidConfig."""
     if files.count(_STDIN) > 1:
         raise click.UsageError("Standard input can be read only once.")
     if options.refused:

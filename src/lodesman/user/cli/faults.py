@@ -31,7 +31,7 @@ def exit_code(fault: LodesmanError) -> int:
 
 
 def exit_code_of(faults: Iterable[LodesmanError], *, some_done: bool) -> int:
-    """Of a call for many things: theirs if all failed alike."""
+    """The code of a call for many things: theirs if all failed alike."""
     codes = {exit_code(fault) for fault in faults}
     if not codes:
         return 0
@@ -39,7 +39,7 @@ def exit_code_of(faults: Iterable[LodesmanError], *, some_done: bool) -> int:
 
 
 def advise(fault: LodesmanError) -> None:
-    """What to do when there was no answer, once."""
+    """Add, once, what to do when there was no answer."""
     if isinstance(fault, Unavailable):
         if fault.data.get("sent"):
             if not fault.hint.startswith(_CARRIED_OUT):

@@ -155,7 +155,7 @@ def count_states(rows: Iterable[SubmissionRow], counts: Counter[str]) -> Iterato
 
 
 def total_of(rows: Iterable[SubmissionRow]) -> Counter[str]:
-    """Without deleted ones."""
+    """All jobs but deleted ones."""
     counts = Counter[str]()
     for _ in count_states(rows, counts):
         pass

@@ -41,7 +41,7 @@ class Session(Caller):
         return call.read(raw)
 
     def exit_if_json(self, value: Any, code: int = 0) -> None:
-        """By Exit, after this value is printed."""
+        """Print this value and end by Exit, with `--json`."""
         if self.as_json:
             emit_json(value)
             raise click.exceptions.Exit(code)

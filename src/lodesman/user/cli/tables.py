@@ -246,7 +246,7 @@ def _column(title: str, texts: Iterable[str]) -> tuple[int, int]:
 
 
 def _sizes(columns: Sequence[tuple[int, int]], spare: int) -> list[int]:
-    """First to those that need least."""
+    """Columns that need least come first."""
     sizes = [least for least, _ in columns]
     hungry = sorted(range(len(columns)), key=lambda place: columns[place][1] - columns[place][0])
     for left, place in zip(range(len(columns), 0, -1), hungry, strict=True):

@@ -120,7 +120,7 @@ class Outage:
         self._since, self._rest, self._said = None, 1.0, False
 
     def rest(self, fault: Unavailable, most: float) -> None:
-        """At `most` these seconds; says so once it is long."""
+        """Sleep `most` seconds at most; say so once the outage is long."""
         now = time.monotonic()
         self._since = now if self._since is None else self._since
         if not self._said and now - self._since > _AWAY_SECONDS:

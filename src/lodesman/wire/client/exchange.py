@@ -149,7 +149,7 @@ _PEM = "-----BEGIN CERTIFICATE-----"
 
 
 def trusted_authorities(ca_file: str | None) -> ssl.SSLContext:
-    """By `ca_file`, else the system's. Raises InvalidConfig.
+    """Certificates are checked by `ca_file`, else by the system's. Raises InvalidConfig.
 
     `ca_file` is a file or, for a pilot far away, its text in PEM; then the system's are good, too.
     """

@@ -61,7 +61,7 @@ class VacateHistory:
     ends: Mapping[str, tuple[JobEnd, ...]] = field(default_factory=dict)  # by owner, the oldest first
 
     def sigmas(self) -> dict[str, float]:
-        """By owner, of the logarithm of real over expected times; '': all others."""
+        """The standard deviation by owner, of the logarithm of real over expected times; '': all others."""
         site = sigma((end.error for ends in self.ends.values() for end in ends), SIGMA)
         return {
             "": site,

@@ -35,7 +35,7 @@ class Assumptions:
     spread: float = 0.5  # sigma of the logarithm of the owners' errors
 
     def error_of(self, owner: str) -> float:
-        """Always the same of this owner."""
+        """An owner has the same at each call."""
         return self.error * math.exp(random.Random(owner).gauss(0, self.spread))
 
 
@@ -48,7 +48,7 @@ class SimulatedJob:
     real_ends: Sequence[float]  # of each payload
 
     def killed(self, now: float) -> float:
-        """In core-seconds."""
+        """The loss of a kill in core-seconds."""
         return sum(payload.cores * (now - payload.committed) for payload in self.payloads)
 
     def drained(self, now: float, within: float) -> float:
@@ -78,7 +78,7 @@ class LoggedJob:
 
 
 def read_swf(lines: Iterable[str]) -> Iterator[LoggedJob]:
-    """Of a log in the Standard Workload Format 2.2; cores can be freed together within a partition."""
+    """The jobs of a log in the Standard Workload Format 2.2; cores can be freed together within a partition."""
     for line in lines:
         fields = line.split()
         if len(fields) < 18 or fields[0].startswith(";"):
@@ -165,7 +165,7 @@ def _expected(real: float, error: float, rng: random.Random, now: float) -> floa
 def learn_errors(
     log: Iterable[LoggedJob], assumed: Assumptions, rng: random.Random, now: float
 ) -> dict[str, float]:
-    """By owner, after the jobs that have ended by now."""
+    """Errors by owner, after the jobs that have ended by now."""
     ended: dict[str, int] = {}
     for logged in log:
         if logged.ended <= now:
@@ -238,7 +238,7 @@ def _best(jobs: Sequence[SimulatedJob], lost: dict[str, float], cores: int) -> f
 def moments(
     log: Sequence[LoggedJob], count: int, rng: random.Random
 ) -> Iterator[tuple[float, list[LoggedJob]]]:
-    """Random, each with the jobs of one place, as often as cores were busy there."""
+    """Random moments, each with the jobs of one place, as often as cores were busy there."""
     used = list(accumulate(logged.cores * (logged.ended - logged.started) for logged in log))
     places: dict[str, list[LoggedJob]] = {}
     for logged in sorted(log, key=lambda logged: logged.started):
