@@ -103,13 +103,17 @@ class Connection:
 
     def ask(self, request: bytes) -> tuple[int, bytes]:
         """Status and body. Raises LoadFault if the server hangs up."""
-        self._socket.sendall(request)
+        self.send(request)
         head = self._until(b"\r\n\r\n")
         status = int(head.split(b" ", 2)[1])
         found = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
         if found:
             return status, self._exactly(int(found[1]))
         return status, self._chunked()
+
+    def send(self, request: bytes) -> None:
+        """Send a request whose answer is not awaited yet."""
+        self._socket.sendall(request)
 
     def close(self) -> None:
         """Hang up."""

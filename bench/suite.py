@@ -73,6 +73,8 @@ ROWS: dict[str, Row] = {
     "fairness": fairness.measure,
     "packing": packing.measure,
     "scale": scale.measure,
+    "scale-queues": scale.many_queues,
+    "idle-pilots": scale.idle_pilots,
     "vacate": vacate.measure,
     "peer": peer.measure,
     "pgqueuer": pgqueuer.measure,

@@ -1,10 +1,19 @@
-"""Ten million waiting jobs: the time of a claim against a hundred thousand, the start of the server, its memory."""
+"""Ten million waiting jobs: the time of a claim against a hundred thousand, the start of the server, its memory. A hundred
+thousand task queues, and ten thousand idle pilots: what they cost while nothing happens.
+"""
 
 from __future__ import annotations
+
+import json
+import time
+from contextlib import ExitStack
+from typing import Any
 
 from bench.context import Context
 from bench.engine import Engine
 from bench.figures import Figure
+from bench.generator import Connection, encode
+from bench.server import Server
 from bench.stats import median, percentile
 from bench.world import GRID, Size
 
@@ -74,3 +83,55 @@ def _start(context: Context, size: Size) -> list[Figure]:
         Figure(row="memory", what="its memory (RSS of both processes)", unit="MB", value=sum(memory.values()),
                target=400, less=True, size=str(size), details=memory),
     ]  # fmt: skip
+
+
+def many_queues(context: Context) -> list[Figure]:
+    """Memory of both processes with very many task queues, and their CPU while nothing happens."""
+    size = context.size(queues=100_000, rows=0)
+    data = context.world(size)
+    with context.server(data) as server:
+        server.wait_for_calm()
+        idle = _idle(server, context)
+    context.drop(data)
+    return [
+        Figure(row="scale-queues-memory", what=f"memory (RSS) of both processes at {size.queues:,} task queues", unit="MB",
+               value=idle["hot_mb"] + idle["background_mb"], target=500, less=True, size=str(size), details=idle),
+        Figure(row="scale-queues-idle", what="their CPU while nothing happens", unit="% of a core",
+               value=idle["hot_percent"] + idle["background_percent"], target=1, less=True, size=str(size), details=idle),
+    ]  # fmt: skip
+
+
+def idle_pilots(context: Context) -> list[Figure]:
+    """What pilots cost that wait for jobs, each on its own connection: CPU of both processes, memory of each pilot."""
+    pilots = 1_000 if context.quick else 10_000
+    size = context.size(queues=1, jobs=0, rows=0, pilots=pilots)
+    data = context.world(size)
+    tokens = context.tokens(data)["pilots"]
+    with context.server(data) as server, ExitStack() as stack:
+        server.wait_for_calm()
+        before = server.memory_mb()
+        for number, token in enumerate(tokens):
+            connection = Connection(server.port)
+            stack.callback(connection.close)
+            body = {"claim_token": f"idle-{number:08}", "resource": {"cores": 1}, "wait_s": 3_600}
+            connection.send(encode("POST", "/v1/pilots/claim", token, json.dumps(body).encode()))
+        idle = _idle(server, context)
+    context.drop(data)
+    grown = idle["hot_mb"] + idle["background_mb"] - sum(before.values())
+    return [
+        Figure(row="idle-pilots-cpu", what=f"CPU of both processes while {pilots:,} pilots wait", unit="% of a core",
+               value=idle["hot_percent"] + idle["background_percent"], target=2, less=True, details=idle),
+        Figure(row="idle-pilots-memory", what="memory (RSS) of both processes for each connection", unit="kB",
+               value=1024 * grown / pilots, target=10, less=True, details=before),
+    ]  # fmt: skip
+
+
+def _idle(server: Server, context: Context) -> dict[str, Any]:
+    """Memory after a settled minute, and the CPU of the next one in percent of a core."""
+    seconds = 5.0 if context.quick else 60.0
+    time.sleep(seconds)
+    meter = server.meter()
+    time.sleep(seconds)
+    used = meter.read()
+    return server.memory_mb() | {f"{name}_percent": 100 * used[f"{key}_cores"] for name, key in
+                                 (("hot", "server"), ("background", "background"))}  # fmt: skip

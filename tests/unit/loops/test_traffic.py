@@ -95,21 +95,22 @@ def test_starts_of_the_last_hour_are_counted_from_the_first_of_them(base, submit
     assert found.of(one, 9_000.0) == StartRate(0, 0.0)
 
 
-def test_time_in_which_none_of_them_waited_does_not_count(base, submit):
+def test_time_in_which_none_of_them_waited_does_not_count(base, submit, make_key):
     """A start each ten seconds, then an idle half hour, then again: nobody was slow."""
     one = submit(5)
     found = StartsOfLate(base.db)
     found.read(5.0)
     start(base, one, 10.0, 20.0, 30.0)
-    found.read(40.0, {one})
+    waits = [(one, make_key(), 5)]
+    found.read(40.0, waits)
     assert found.of(one, 40.0) == StartRate(2, 30.0, 10.0)
     found.read(50.0, ())
     for now in (60.0, 1_000.0):
         assert found.of(one, now) == found.of(("lab", "physics"), now) == StartRate(2, 40.0, 20.0)
-    found.read(1_850.0, {one})
+    found.read(1_850.0, waits)
     assert found.of(one, 1_860.0) == StartRate(2, 50.0, 30.0)
     start(base, one, 1_860.0, 1_870.0)
-    found.read(1_880.0, {one})
+    found.read(1_880.0, waits)
     assert found.of(one, 1_880.0) == found.of(("lab", "physics"), 1_880.0) == StartRate(4, 70.0, 10.0)
     found.read(9_000.0, ())
     assert found._idle == found._idle_since == {}

@@ -48,6 +48,8 @@ class PilotBook:
 
     def __init__(self) -> None:
         self._lock = Lock()
+        self.version = 0  # changes with what it answers, but for how long ago pilots were heard
+        self._contents: tuple[object, ...] = ()  # what `version` stands for, beside what pilots present
         self._table = RequestTable()
         # pilot -> (slot, whether it had joined, the hash of its stored request)
         self._slots: dict[int, tuple[int, bool, int]] = {}
@@ -113,6 +115,12 @@ class PilotBook:
             self._measure(rows, soon, held)
             self.attempts = attempts
             self._begun, self._ends = self._begun_in(attempts), {}
+            contents = (
+                self._standing, self._by_place, self._by_vo, self._away, self._unreached, self._free_now, self._free_soon,
+                self._begun, self.own,
+            )  # fmt: skip
+            if contents != self._contents:
+                self.version, self._contents = self.version + 1, contents
 
     def usable(
         self, key: TaskQueueKey, served: Container[QueueId] | None, *, now: float, alike: Hashable = None,
@@ -235,6 +243,7 @@ class PilotBook:
         self._slots[row.id] = slot, row.joined_at is not None, hash(row.request)
         self._requests[row.id] = request
         self._table.add(slot, request)
+        self.version += 1
         if end is not None:
             self._uncut[row.id] = session.empty(now)
         if session.is_mortal or end is not None:
@@ -288,6 +297,7 @@ class PilotBook:
                 self._table.remove(slot, before)
                 self._table.add(slot, request)
                 self._requests[number] = request
+                self.version += 1
 
     def _sort(self, rows: Sequence[LivePilot], now: float) -> None:
         slots: dict[PilotStanding, list[int]] = {standing: [] for standing in PilotStanding}

@@ -41,6 +41,7 @@ from lodesman.wire.vocabulary import MainReason
 
 _LEAST_SECONDS: Final = 5.0
 _REST: Final = 20.0  # seconds between judgements, for each second that one takes
+_UNCHANGED_REST: Final = 1_000.0  # the same while nothing that they go by changes
 _GATES_KEPT: Final = 10_000
 
 
@@ -76,6 +77,10 @@ class _Moment(NamedTuple):
     snapshot: Snapshot
 
 
+def _is_within(seconds: float, at: float | None, now: float) -> bool:
+    return at is not None and 0.0 <= now - at < seconds
+
+
 class MainReasons:
     """Judges again and again. One thread at a time uses it."""
 
@@ -94,8 +99,12 @@ class MainReasons:
         self._found: dict[int, Exclusions] = {}
         self._version = ""
         self._gates: dict[Hashable, str] = {}
-        self._cost = self._now = 0.0
+        self._now = 0.0
+        # What a look at the facts takes, and when one was; the same of the last judgement, and what it went by.
+        self._look_cost = self._cost = 0.0
+        self._looked_at: float | None = None
         self._at: float | None = None
+        self._facts: object = None
 
     def tick(self, policy: Policy, now: float, post: Post) -> None:
         """Judge if it is time, and post what changed; after LodesmanError again."""
@@ -112,16 +121,24 @@ class MainReasons:
         """What changed since the last judgement; None: it is not time for one."""
         if self._keeper.at is None:
             return None
-        if self._at is not None and 0.0 <= now - self._at < max(_LEAST_SECONDS, self._cost * _REST):
+        if _is_within(max(_LEAST_SECONDS, self._look_cost * _REST), self._looked_at, now):
             return None
         begun, asking = time.thread_time(), time.monotonic()
         self._look_at_limits()
         asking = time.monotonic() - asking  # of another process
+        self._now, mask = now, self._keeper.mask(self._db)
+        with self._keeper.left_out.step("reasons: VOs") as left:
+            moment = self._look(policy, mask, left)
+        facts = (*self._facts_of(policy, moment, mask), tuple(left.faults))
+        self._look_cost, self._looked_at = time.thread_time() - begun + asking, now
+        rest = _UNCHANGED_REST if facts == self._facts else _REST
+        if _is_within(self._cost * rest, self._at, now):
+            return {} if rest is _UNCHANGED_REST else None
         if policy.digest != self._version:
             self._version, self._found, self._gates = policy.digest, {}, {}
-        self._now = now
         with self._keeper.left_out.step("reasons") as left:
-            judged = self._judge_all(policy, left)
+            judged = self._judge_all(policy, moment, mask, left)
+        self._facts = None if left.faults else facts  # what was left out is tried again
         changed: dict[int, WaitReason | None] = {
             tq_id: reason for tq_id, reason in judged.items() if self._stored.get(tq_id) != reason
         }
@@ -131,6 +148,16 @@ class MainReasons:
         self._stored = judged
         self._cost, self._at = time.thread_time() - begun + asking, now
         return changed
+
+    def _facts_of(self, policy: Policy, moment: _Moment, mask: SiteMask) -> tuple[object, ...]:
+        """Equal as long as a judgement would be the same."""
+        keeper, snapshot = self._keeper, moment.snapshot
+        *by_vo, iteration, _ = moment
+        return (
+            *by_vo, iteration is None, keeper.version,
+            snapshot.iterates_soon(self._now), snapshot.director.full, keeper.shut_hosts, keeper.sharing(),
+            policy.digest, policy.shares(), self._limits, mask,
+        )  # fmt: skip
 
     def _look_at_limits(self) -> None:
         """Without an answer the last one counts."""
@@ -143,10 +170,10 @@ class MainReasons:
         decided, at = self._keeper.snapshot.decided_at, self._keeper.at
         return None if decided is None or at is None else min(decided, at)
 
-    def _judge_all(self, policy: Policy, left: StepPass) -> dict[int, WaitReason]:
-        keeper, snapshot = self._keeper, self._keeper.snapshot
-        mask, shares = keeper.mask(self._db), policy.shares()
-        now = self._look(policy, snapshot, mask, left)
+    def _judge_all(
+        self, policy: Policy, now: _Moment, mask: SiteMask, left: StepPass
+    ) -> dict[int, WaitReason]:
+        keeper, snapshot, shares = self._keeper, now.snapshot, policy.shares()
         where: dict[str, dict[int, int]] = {vo: {} for vo in now.configs}
         judges: dict[int, Callable[..., MainReason]] = {}
         waiting = [row for row in snapshot.waiting if row[1].vo in now.configs]
@@ -173,11 +200,11 @@ class MainReasons:
                 judged_all[tq_id] = judged._replace(detail=detail)
         return judged_all
 
-    def _look(self, policy: Policy, snapshot: Snapshot, mask: SiteMask, left: StepPass) -> _Moment:
-        keeper, now = self._keeper, self._now
+    def _look(self, policy: Policy, mask: SiteMask, left: StepPass) -> _Moment:
+        keeper, now, snapshot = self._keeper, self._now, self._keeper.snapshot
         away = mask_of(policy.bits[queue] for queue in keeper.pilots.unreached if queue in policy.bits)
         configs, closed, announced, leaving, failing, slots = {}, {}, {}, {}, {}, {}
-        for vo in {key.vo for _, key, _ in snapshot.waiting}:
+        for vo in {vo for vo, _ in snapshot.groups}:
             with left.item(Item("VO", vo)):
                 config = policy.vo_config(vo)
                 closed[vo] = mask.closed(config.table.queues, now, config.lives)

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from math import inf
 from threading import Lock
 from typing import Final
 
@@ -28,6 +29,7 @@ from lodesman.server.loops.left_out import LeftOutItems, StepPass, task_queue
 from lodesman.server.loops.pilot_book import PilotBook
 from lodesman.server.loops.traffic import JobsOfLate, StartsOfLate
 from lodesman.server.store import Reader
+from lodesman.server.store.changes import Marks, change_marks
 from lodesman.server.store.director import iteration_after, iteration_at
 from lodesman.server.store.hosts import host_records
 from lodesman.server.store.read.pilots import taken_jobs
@@ -44,7 +46,9 @@ _CHEAP_SECONDS: Final = 0.015
 _REST: Final = 200.0  # seconds between refreshes, for each second that one takes
 _PROMPT_SECONDS: Final = 4.0  # a longer rest is cut down to _SHORT_REST
 _SHORT_REST: Final = 10.0
-_OLDEST_SECONDS: Final = 60.0  # of a snapshot: the next refresh is done by then, whatever it costs
+_OLDEST_SECONDS: Final = (
+    60.0  # of a snapshot: the next refresh is done by then, whatever it costs, if nothing changed
+)
 
 
 class KnownQueues:
@@ -56,13 +60,15 @@ class KnownQueues:
         """`step`: what those that cannot be read are left out of."""
         self._db, self._left_out, self._step = db, left_out or LeftOutItems(), step
         self._keys: dict[int, TaskQueueKey] = {}
+        self.version = 0  # changes when a key or a count does
         self._waiting: Mapping[int, int] = {}
+        self._rows: list[Waiting] = []  # as `read` returned them
         self._rekeyed: int | None = None
         self._changing = Lock()
         self.table = KeyTable()
 
     def read(self) -> list[Waiting]:
-        """(id, key, waiting) of every task queue with waiting jobs now, by id."""
+        """(id, key, waiting) of every task queue with waiting jobs now, by id; the same list as long as it is the same."""
         with self._db:  # one moment: a task queue may be joined to another between two
             rekeyed, waiting = keys_version(self._db), waiting_by_queue(self._db)
             known_ids = self._keys.keys() if rekeyed == self._rekeyed else set[int]()
@@ -71,6 +77,8 @@ class KnownQueues:
             with self._left_out.step(self._step) as left:
                 for some in left.in_parts(come, partial(keys_by_id, self._db), task_queue) if come else []:
                     keys |= some
+        if rekeyed == self._rekeyed and not keys and waiting == self._waiting:
+            return self._rows
         with self._changing:
             self._rekeyed = rekeyed
             for tq_id in self._keys.keys() - (waiting.keys() & known_ids):
@@ -82,9 +90,11 @@ class KnownQueues:
                     self.table.put(tq_id, key)
             self._waiting = waiting
         all_keys = self._keys
-        return [
+        self._rows = [
             (tq_id, all_keys[tq_id], jobs) for tq_id, jobs in sorted(waiting.items()) if tq_id in all_keys
         ]
+        self.version += 1
+        return self._rows
 
     def startable(self, waiting: list[Waiting]) -> list[Waiting]:
         """Those that may start by `AtMost`, with the number of their jobs that may."""
@@ -118,6 +128,7 @@ class SnapshotKeeper:
         self.shut_hosts = NONE_SHUT
         self.snapshot = Snapshot(at=0.0, fresh_seconds=fresh_seconds, waiting=(), groups={}, iteration=None)
         self.at: float | None = None  # of the last refresh
+        self.version = 0  # changes with a refresh that found anything changed
         self._db = db
         self.task_queues = KnownQueues(db, self.left_out, "the snapshot: task queues")
         self.startable: list[Waiting] = []  # as of the last refresh (`KnownQueues.startable`)
@@ -134,17 +145,21 @@ class SnapshotKeeper:
         self.pools = PoolMap()  # as of the last refresh
         self._mask = KnownMask()
         self._iteration: RecordedIteration | None = None  # as it is stored
+        self._competing: tuple[object, ...] = ()  # what the contest was made of
+        self._marks: Marks | None = None  # as of the last refresh
+        self._contents: tuple[object, ...] = ()  # what `version` stands for
         self._cost = 0.0
         self._refreshing = Lock()
 
     def refresh(self, now: float, *, rest: float = 1.0) -> None:
         """Read when the director last decided, and all else if the last refresh has had its rest, `rest` times
-        over. Only the first refresh is waited for.
+        over; where nothing changed the rest is the longest. Only the first refresh is waited for.
         """
         if not self._refreshing.acquire(blocking=self.at is None):
             return
         try:
-            if self.at is not None and 0.0 <= now - self.at < self._rest_seconds(rest):
+            marks = self._due(now, rest)
+            if marks is None:
                 self.snapshot = replace(
                     self.snapshot, decided_after=iteration_at(self._db), director=self.ask_director(),
                     left_out=self.left_out.named(),
@@ -164,28 +179,41 @@ class SnapshotKeeper:
                         ended = self.pilots.traffic.ended_since(snapshot.iteration.at)
                         snapshot = replace(snapshot, iteration=snapshot.iteration.after_ends(ended))
                 with left.item("starts of late"):
-                    new = self.starts.read(now, {tq_id for tq_id, *_ in snapshot.waiting})
+                    new = self.starts.read(now, snapshot.waiting)
                     self.jobs.read(self.pilots.attempts, new, self.starts)
                 with left.item("SubmitPools"):
                     self.pools = self._known_pools.look()
-            self._vo_slots, self.snapshot = {}, snapshot
+            contents = marks, self.task_queues.version, self.pilots.version, snapshot.iteration, self.pools
+            if contents != self._contents:
+                self.version, self._contents = self.version + 1, contents
+            self._vo_slots, self.snapshot, self._marks = {}, snapshot, marks
             self._cost = time.thread_time() - begun
             self.at = now
         finally:
             self._refreshing.release()
 
-    def _rest_seconds(self, rest: float) -> float:
+    def _due(self, now: float, rest: float) -> Marks | None:
+        """The marks of the database before a refresh; None if none is due."""
+        age = inf if self.at is None or now < self.at else now - self.at
+        if age < self._rest_seconds(rest, changed=True):
+            return None
+        marks = change_marks(self._db)
+        is_due = marks != self._marks or age >= self._rest_seconds(rest, changed=False)
+        return marks if is_due else None
+
+    def _rest_seconds(self, rest: float, *, changed: bool) -> float:
         longest = max(self._cost, _OLDEST_SECONDS - 2 * self._cost)
-        usual = min(self._cost * _REST, max(_PROMPT_SECONDS, self._cost * _SHORT_REST))
-        return min(longest, rest * max(_LEAST_SECONDS, usual))
+        prompt = max(_PROMPT_SECONDS, self._cost * _SHORT_REST) if changed else inf
+        return min(longest, rest * max(_LEAST_SECONDS, min(self._cost * _REST, prompt)))
 
     def _read(self, now: float, left: StepPass) -> Snapshot:
-        waiting = self.task_queues.read()
-        groups: Counter[tuple[str, str]] = Counter()
-        for _, key, jobs in waiting:
-            groups[key.vo, key.group] += jobs
+        waiting, groups = self.task_queues.read(), self.snapshot.groups
+        if waiting is not self.snapshot.waiting:
+            groups = Counter[tuple[str, str]]()
+            for _, key, jobs in waiting:
+                groups[key.vo, key.group] += jobs
         self.startable = self.task_queues.startable(waiting)
-        self.contest = self._contest()
+        self._compete()
         iteration = self._iteration
         with left.item("the director's last iteration"):
             newer = iteration_after(self._db, iteration.number if iteration else 0)
@@ -206,11 +234,14 @@ class SnapshotKeeper:
         """
         if (where, apart) != (self._where, self._apart):
             self._where, self._apart = where, apart
-            self.contest = self._contest()
+            self._compete()
 
-    def _contest(self) -> Contest:
-        where = {vo: masks for vo, (_, masks) in self._where.items()}
-        return Contest(self.startable, self.sharing(), self._apart, where)
+    def _compete(self) -> None:
+        """Make the contest anew if anything of it changed."""
+        competing = self.startable, self.sharing(), self._apart, self._where
+        if competing != self._competing:
+            where = {vo: masks for vo, (_, masks) in self._where.items()}
+            self._competing, self.contest = competing, Contest(*competing[:3], where)
 
     def contest_for(self, exclusions: Exclusions) -> tuple[Contest, bool]:
         """Who competes with a job for the queues that can run it; the whole VO and False if these are not known."""

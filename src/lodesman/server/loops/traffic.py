@@ -14,7 +14,7 @@ from lodesman.decide.explain.starts import (
     StartRate,
     TimedJob,
 )
-from lodesman.decide.explain.turns import SOON_SECONDS, PilotCounts, QueueSlots
+from lodesman.decide.explain.turns import SOON_SECONDS, PilotCounts, QueueSlots, Waiting
 from lodesman.decide.matching import TaskQueueKey
 from lodesman.server.store import UNREADABLE, Reader
 from lodesman.server.store.read.pilots import LivePilot, RunningAttempt
@@ -139,7 +139,7 @@ class StartsOfLate:
         self._idle: dict[int | Group, float] = {}
         self._idle_since: dict[int | Group, float] = {}
 
-    def read(self, now: float, waiting: Collection[int] | None = None) -> Portion:
+    def read(self, now: float, waiting: Sequence[Waiting] | None = None) -> Portion:
         """Read what started since. `waiting`: the task queues with waiting jobs (None: all)."""
         if self._last is None:
             self._last = last_attempt_before(self._db, now - _HOUR)
@@ -167,10 +167,12 @@ class StartsOfLate:
         self._groups |= {tq_id: (key.vo, key.group) for tq_id, key in keys_by_id(self._db, new, {}).items()}
         return self._groups
 
-    def _note_idle(self, now: float, waiting: Collection[int]) -> None:
-        groups = self.groups(waiting)
-        busy: set[int | Group] = {*waiting, *(groups[tq_id] for tq_id in waiting if tq_id in groups)}
+    def _note_idle(self, now: float, waiting: Sequence[Waiting]) -> None:
         started = {who for counts in self._minutes.values() for who in counts}
+        if not (started or self._idle or self._idle_since):
+            return
+        busy: set[int | Group] = {tq_id for tq_id, *_ in waiting}
+        busy |= {(key.vo, key.group) for _, key, _ in waiting}
         for who in self._idle_since.keys() & busy:
             self._idle[who] = self._idle.get(who, 0.0) + max(0.0, now - self._idle_since.pop(who))
         for who in started - busy - self._idle_since.keys():
