@@ -54,6 +54,23 @@ def test_counts_are_read_anew_and_keys_once(base, submit):
     assert again is key
 
 
+def test_all_who_keep_a_task_queue_share_its_key(base, submit):
+    """The director and the snapshot: of very many task queues a copy for each would be most of the memory."""
+    director, snapshot = KnownQueues(base.db), KnownQueues(base.db)
+    submit(3, sites=SITES)
+    (of_one,), (of_other,) = director.read(), snapshot.read()
+    assert of_one[1] is of_other[1]
+
+
+def test_the_same_rows_are_returned_until_something_changes(base, submit):
+    known = KnownQueues(base.db)
+    submit(3)
+    rows = known.read()
+    assert known.read() is rows
+    submit(1)
+    assert known.read() is not rows
+
+
 def test_a_task_queue_that_was_empty_comes_back(base, submit):
     known = KnownQueues(base.db)
     submit(1, owner="ann")

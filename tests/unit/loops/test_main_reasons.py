@@ -14,7 +14,8 @@ from lodesman.decide.matching.policy import Policy
 from lodesman.decide.matching.submit_pool import spelled_requirements
 from lodesman.decide.resources import compile_requirements, load_resources
 from lodesman.decide.submission import find_exclusions
-from lodesman.server.loops.reasons import MainReasons, _ServedQueues
+from lodesman.server.loops.fit import ServedQueues
+from lodesman.server.loops.reasons import MainReasons
 from lodesman.server.loops.snapshot import SnapshotKeeper
 from lodesman.server.store.journal import Change
 from lodesman.server.store.read.job_lists import JobQuery, list_jobs
@@ -381,11 +382,12 @@ def test_each_judgement_finds_where_task_queues_compete(judge, submit):
     south, both = submit(3, group="physics", sites=("South",)), submit(5, group="bio", owner="other")
     judge.keeper.refresh(judge.now)
     new = find_exclusions(keys(judge)[north], {}, judge.policy.vo_config("lab"))
-    assert judge.keeper.contest_for(new)[1] is False
+    assert judge.keeper.contest_for(new.config, new.eligible)[1] is False
     judge.store()
 
     def beside(tq_id):
-        contest, known = judge.keeper.contest_for(judge.reasons._found[tq_id])
+        fit = judge.reasons._found[tq_id]
+        contest, known = judge.keeper.contest_for(fit.config, fit.eligible)
         return known and contest.jobs["lab"]
 
     assert beside(north) == {"physics": 1, "bio": 5}
@@ -393,7 +395,7 @@ def test_each_judgement_finds_where_task_queues_compete(judge, submit):
     assert beside(both) == {"physics": 4, "bio": 5}
     judge.policy = Policy(load_resources([("s.toml", SHUT)]))
     other = find_exclusions(keys(judge)[both], {}, judge.policy.vo_config("lab"))
-    assert judge.keeper.contest_for(other)[1] is False, "of another configuration"
+    assert judge.keeper.contest_for(other.config, other.eligible)[1] is False, "of another configuration"
 
 
 def keys(judge):
@@ -405,9 +407,9 @@ def test_pilots_are_searched_once_for_all_task_queues_with_the_same_queues(judge
     for number in range(20):
         submit(1, pools=(pool_of("el9"),), submit_pool="p", project=str(number))
     asked = []
-    contains = _ServedQueues.__contains__
+    contains = ServedQueues.__contains__
     monkeypatch.setattr(
-        _ServedQueues, "__contains__", lambda self, place: asked.append(place) or contains(self, place)
+        ServedQueues, "__contains__", lambda self, place: asked.append(place) or contains(self, place)
     )
     judge.keeper.refresh(judge.now)
     judge.keeper.pilots._by_place = {("North", "cn", str(number)): 0 for number in range(5)}

@@ -363,7 +363,7 @@ def test_a_fault_in_any_part_of_a_judgement_costs_that_task_queue_alone(base, po
     world = World(base, policy, make_key)
     for owner in ("ann", "bob", "cleo"):
         world.submit(5, owner=owner)
-    for name in ("_exclusions", "_judge_of", "_in_turn", "_detail"):
+    for name in ("_fit", "_judge_of", "_in_turn", "_detail"):
         keeper = SnapshotKeeper(base.db)
         keeper.refresh(1_000.0)
         mine = MainReasons(base.db, keeper)

@@ -5,7 +5,7 @@ a table (`PLACE`), identities by `serves`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from lodesman.decide.masks.bits import Mask, Slots
 from lodesman.decide.masks.table import Table
@@ -71,14 +71,14 @@ class RequestTable:
 class KeyTable:
     """Task queues as bits, which are reused."""
 
-    __slots__ = ("_bits", "_names", "_table", "_wanted", "full", "pools")
+    __slots__ = ("_bits", "_keys", "_names", "_table", "full", "pools")
 
     def __init__(self, keys: Mapping[int, TaskQueueKey] | None = None) -> None:
         """`keys` by the ids of their task queues."""
         self._table = Table(criterion.relation.of_keys() for criterion in CRITERIA)
         self._bits: dict[int, int] = {}
         self._names = Slots[int]()
-        self._wanted: dict[int, tuple[Any, ...]] = {}
+        self._keys: dict[int, TaskQueueKey] = {}
         self.pools: dict[int, str] = {}  # SubmitPools by bit, of those that have one
         self.full = 0  # the mask of all task queues
         for tq_id, key in (keys or {}).items():
@@ -87,8 +87,8 @@ class KeyTable:
     def put(self, tq_id: int, key: TaskQueueKey) -> None:
         """Add a new task queue."""
         bit = self._bits[tq_id] = self._names.put(tq_id)
-        self._wanted[tq_id] = wanted = wanted_of(key)
-        self._table.add(bit, wanted)
+        self._keys[tq_id] = key
+        self._table.add(bit, wanted_of(key))
         if key.submit_pool:
             self.pools[bit] = key.submit_pool
         self.full |= 1 << bit
@@ -96,7 +96,7 @@ class KeyTable:
     def drop(self, tq_id: int) -> None:
         """Remove a known task queue."""
         bit = self._bits.pop(tq_id)
-        self._table.remove(bit, self._wanted.pop(tq_id))
+        self._table.remove(bit, wanted_of(self._keys.pop(tq_id)))
         self.pools.pop(bit, None)
         self._names.free(bit)
         self.full ^= 1 << bit

@@ -14,7 +14,7 @@ from lodesman.languages.classad.ads import ad_of
 from lodesman.languages.jobs.spec import JobSpec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class TaskQueueKey:
     """What a task queue's jobs share; tuples are sorted, without duplicates."""
 

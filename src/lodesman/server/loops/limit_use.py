@@ -57,6 +57,7 @@ class Barrier(NamedTuple):
 
 
 NOWHERE: Final = Barrier()
+_UNLIMITED: Final = LimitMasks()
 
 
 class SeenLimits(Struct, frozen=True):
@@ -82,7 +83,8 @@ class SeenLimits(Struct, frozen=True):
 
     def masks(self, tq_id: int) -> LimitMasks:
         """Of a task queue."""
-        return LimitMasks(self.queues.get(tq_id, 0), self.never.get(tq_id, 0))
+        kept, never = self.queues.get(tq_id, 0), self.never.get(tq_id, 0)
+        return LimitMasks(kept, never) if kept or never else _UNLIMITED
 
     def barred(self, tq_id: int, bits: Mapping[QueueId, int]) -> Barrier:
         """Where jobs of a task queue cannot start."""

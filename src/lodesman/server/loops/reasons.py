@@ -6,8 +6,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from typing import Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lodesman.base.errors import LodesmanError
 from lodesman.decide.director.site_mask import DrainedNodes, SiteMask
@@ -17,17 +20,18 @@ from lodesman.decide.explain.turns import Turn, VOSlots, Waiting
 from lodesman.decide.explain.verdict import (
     SHUT_OUT,
     STARTS_IN_TURN,
+    LimitMasks,
     StoppedPilots,
     count_first,
     judge_with_sites,
     verdict_of,
 )
-from lodesman.decide.masks.bits import bits, mask_of
+from lodesman.decide.masks.bits import mask_of
 from lodesman.decide.matching import GroupShare, TaskQueueKey
 from lodesman.decide.matching.policy import Policy, VOConfig
 from lodesman.decide.resources.requirement import without_clause
-from lodesman.decide.submission import Exclusions, find_exclusions
-from lodesman.decide.submission.exclusions import REQUIREMENTS
+from lodesman.decide.submission import find_exclusions
+from lodesman.server.loops.fit import Fit, ServedQueues
 from lodesman.server.loops.left_out import Item, StepPass, task_queue
 from lodesman.server.loops.limit_use import SeenLimits
 from lodesman.server.loops.snapshot import SnapshotKeeper
@@ -35,31 +39,14 @@ from lodesman.server.store import Reader
 from lodesman.server.store.read.why import requirements_of, stored_reasons, waiting_job
 from lodesman.wire import inner_calls
 from lodesman.wire.call import Post
-from lodesman.wire.nodes import QueueId
 from lodesman.wire.service import Reasons, WaitReason
 from lodesman.wire.vocabulary import MainReason
+from lodesman.wire.why_jobs import JobPilots
 
 _LEAST_SECONDS: Final = 5.0
 _REST: Final = 20.0  # seconds between judgements, for each second that one takes
 _UNCHANGED_REST: Final = 1_000.0  # the same while nothing that they go by changes
 _GATES_KEPT: Final = 10_000
-
-
-class _ServedQueues:
-    def __init__(self, exclusions: Exclusions, unfit: int) -> None:
-        """`unfit`: queues that the ads of their sites exclude."""
-        self._config = exclusions.config
-        self.mask = exclusions.full & ~unfit
-        for name, lost in exclusions.planes:
-            if name.startswith(REQUIREMENTS):
-                self.mask &= ~lost
-
-    @cached_property
-    def _places(self) -> frozenset[QueueId]:
-        return frozenset(map(self._config.table.queues.__getitem__, bits(self.mask)))
-
-    def __contains__(self, place: object) -> bool:
-        return place in self._places
 
 
 class _Moment(NamedTuple):
@@ -75,6 +62,31 @@ class _Moment(NamedTuple):
     by_ads: Mapping[str, int]
     iteration: RecordedIteration | None
     snapshot: Snapshot
+
+
+class _Judge(Struct, frozen=True):
+    """What speaks for and against the jobs of one task queue, but for their turn. All are judged before the first gets its
+    turn: very many are kept at once.
+    """
+
+    of_vo: tuple[
+        int | None, int, int, bool
+    ]  # the open queues, closed ones, those without pilots; whether pilots are sent
+    eligible: int
+    pilots: JobPilots
+    sendable: int
+    failing: StoppedPilots
+    limits: LimitMasks
+    gated: int
+    refused: bool
+
+    def __call__(self, turn: Turn | None = None) -> MainReason:
+        open_queues, closed, unsent, sends = self.of_vo
+        more = {} if turn is None else {"turn": turn}
+        return judge_with_sites(
+            self.eligible, open_queues, self.pilots, sendable=self.sendable, closed=closed, failing=self.failing,
+            unsent=unsent, limits=self.limits, gated=self.gated, refused=self.refused, sends=sends, **more,
+        )  # fmt: skip
 
 
 def _is_within(seconds: float, at: float | None, now: float) -> bool:
@@ -96,7 +108,7 @@ class MainReasons:
         self._unfit = unfit
         self._keeper = keeper
         self._stored = stored_reasons(db)
-        self._found: dict[int, Exclusions] = {}
+        self._found: dict[int, Fit] = {}
         self._version = ""
         self._gates: dict[Hashable, str] = {}
         self._now = 0.0
@@ -175,19 +187,22 @@ class MainReasons:
     ) -> dict[int, WaitReason]:
         keeper, snapshot, shares = self._keeper, now.snapshot, policy.shares()
         where: dict[str, dict[int, int]] = {vo: {} for vo in now.configs}
-        judges: dict[int, Callable[..., MainReason]] = {}
+        judges: dict[int, _Judge] = {}
+        pilots: dict[JobPilots, JobPilots] = {}  # most have the same: one is kept
         waiting = [row for row in snapshot.waiting if row[1].vo in now.configs]
         for tq_id, key, _ in waiting:
             with left.item(task_queue(tq_id)):
-                exclusions = self._exclusions(tq_id, key, now.configs[key.vo])
-                judges[tq_id] = self._judge_of(tq_id, key, exclusions, policy, now)
-                where[key.vo][tq_id] = exclusions.eligible
+                fit = self._fit(tq_id, key, now.configs[key.vo])
+                judge = self._judge_of(tq_id, fit, policy, now)
+                judges[tq_id] = replace(judge, pilots=pilots.setdefault(judge.pilots, judge.pilots))
+                where[key.vo][tq_id] = fit.eligible
         alone, may_start = self._judge_alone(judges, waiting, left)
         apart = {tq_id for tq_id, judged in alone.items() if judged.reason in SHUT_OUT}
         keeper.know_who_competes(
             {vo: (vo_config.version, where[vo]) for vo, vo_config in now.configs.items()}, apart
         )
         judged_all: dict[int, WaitReason] = {}
+        same: dict[WaitReason, WaitReason] = {}  # most are: one is kept
         for row in waiting:
             tq_id = row[0]
             if tq_id not in alone:
@@ -197,7 +212,8 @@ class MainReasons:
                 if judged.reason not in SHUT_OUT:
                     judged = self._in_turn(row, may_start.get(tq_id, row[2]), shares, judges[tq_id])
                 detail = self._detail(judged.reason, self._found[tq_id], now.iteration, mask)
-                judged_all[tq_id] = judged._replace(detail=detail)
+                judged = judged._replace(detail=detail)
+                judged_all[tq_id] = same.setdefault(judged, judged)
         return judged_all
 
     def _look(self, policy: Policy, mask: SiteMask, left: StepPass) -> _Moment:
@@ -228,13 +244,11 @@ class MainReasons:
             snapshot,
         )
 
-    def _judge_of(
-        self, tq_id: int, key: TaskQueueKey, exclusions: Exclusions, policy: Policy, now: _Moment
-    ) -> Callable[..., MainReason]:
-        eligible, iteration, closed = exclusions.eligible, now.iteration, now.closed[key.vo]
+    def _judge_of(self, tq_id: int, fit: Fit, policy: Policy, now: _Moment) -> _Judge:
+        key, eligible, iteration, closed = fit.key, fit.eligible, now.iteration, now.closed[fit.key.vo]
         unfit = now.by_ads.get(key.submit_pool, 0)
-        served = _ServedQueues(exclusions, unfit) if key.submit_pool else None
-        capacity = None if iteration is None else iteration.capacity(exclusions.config)
+        served = None if fit.served is None else ServedQueues(fit.config, fit.served & ~unfit)
+        capacity = None if iteration is None else iteration.capacity(fit.config)
         open_queues = None if capacity is None else capacity.open
         limits, vo_slots = self._limits.masks(tq_id), now.slots[key.vo]
         shut = now.failing[key.vo][0].shut
@@ -244,7 +258,7 @@ class MainReasons:
             barred=self._limits.barred(tq_id, policy.bits),
         )  # fmt: skip
         pilots = usable(drained=now.drained)
-        gated = unfit | (0 if iteration is None else iteration.gated(tq_id, exclusions.config, eligible))
+        gated = unfit | (0 if iteration is None else iteration.gated(tq_id, fit.config, eligible))
         unsent = 0 if capacity is None else capacity.unsent
         failing = now.failing[key.vo][bool(pilots.unreached)]
         fillable = (
@@ -258,34 +272,34 @@ class MainReasons:
         )
         kept = 0 if kept and usable(drained=now.leaving[key.vo]).any_usable else kept
         iterates_soon = vo_slots and now.snapshot.iterates_soon(self._now)
-        return partial(
-            judge_with_sites, eligible, open_queues, pilots,
+        return _Judge(
+            of_vo=(open_queues, closed, unsent, iteration is None or iteration.sends),
+            eligible=eligible,
+            pilots=pilots,
             sendable=vo_slots.starts(key, sent_to) if vo_slots and iterates_soon else 0,
-            closed=closed,
-            failing=failing._replace(kept=kept),
-            unsent=unsent,
+            failing=failing._replace(kept=kept) if kept else failing,
             limits=limits,
             gated=gated,
             refused=refused,
-            sends=iteration is None or iteration.sends,
-        )  # fmt: skip
+        )
 
     def _in_turn(
         self,
         task_queue: Waiting,
         room: int,
         shares: Mapping[str, GroupShare],
-        judge: Callable[..., MainReason],
+        judge: _Judge,
     ) -> WaitReason:
         """Of jobs that compete for starts; the first `room` may start."""
         tq_id, key, waiting = task_queue
-        contest, _ = self._keeper.contest_for(self._found[tq_id])
+        fit = self._found[tq_id]
+        contest, _ = self._keeper.contest_for(fit.config, fit.eligible)
         turn = contest.turn(key, tq_id, ahead=0, shares=shares)
         judged = self._split(tq_id, room, turn, judge)
         return self._behind(tq_id, room, judged) if room < waiting else judged
 
     def _judge_alone(
-        self, judges: Mapping[int, Callable[..., MainReason]], waiting: Iterable[Waiting], left: StepPass
+        self, judges: Mapping[int, _Judge], waiting: Iterable[Waiting], left: StepPass
     ) -> tuple[dict[int, WaitReason], Mapping[int, int]]:
         """Without competition; and how many jobs may start where other jobs or `AtMost` hold some back."""
         alone: dict[int, WaitReason] = {}
@@ -302,7 +316,7 @@ class MainReasons:
                 alone[tq_id] = WaitReason(MainReason.AT_MOST)
         return alone, may_start
 
-    def _split(self, tq_id: int, waiting: int, turn: Turn, judge: Callable[..., MainReason]) -> WaitReason:
+    def _split(self, tq_id: int, waiting: int, turn: Turn, judge: _Judge) -> WaitReason:
         """Of the last waiting job, and of the first ones that are next, or whose pilots a closing keeps away."""
 
         def reason(ahead: int) -> MainReason:
@@ -329,31 +343,30 @@ class MainReasons:
             before = waiting_job(self._db, tq_id, count)
         return WaitReason(MainReason.AT_MOST, "", first, count, before)
 
-    def _exclusions(self, tq_id: int, key: TaskQueueKey, config: VOConfig) -> Exclusions:
+    def _fit(self, tq_id: int, key: TaskQueueKey, config: VOConfig) -> Fit:
         before = self._found.get(tq_id)
         served = config.served_by_residents(key)
         if before is None or before.config.served_by_residents(key) != served or before.key != key:
             requirements = requirements_of(self._db, key.submit_pool, tq_id)
-            before = self._found[tq_id] = find_exclusions(key, requirements, config)
+            before = self._found[tq_id] = Fit.of(find_exclusions(key, requirements, config))
         return before
 
     def _detail(
-        self, reason: MainReason, exclusions: Exclusions, iteration: RecordedIteration | None, mask: SiteMask
+        self, reason: MainReason, fit: Fit, iteration: RecordedIteration | None, mask: SiteMask
     ) -> str:
         """What can be counted: the criterion, the gate or the closing that stops most."""
         if reason is MainReason.IMPOSSIBLE:
-            return without_clause(exclusions.counts()[0][0]) if exclusions.total else ""
+            return without_clause(fit.worst) if fit.worst else ""
         if reason not in (MainReason.NO_ROOM, MainReason.CLOSED):
             return ""
-        closings = mask.hits(
-            exclusions.config.table.queues, exclusions.eligible, self._now, exclusions.config.lives
-        )
+        config, eligible = fit.config, fit.eligible
+        closings = mask.hits(config.table.queues, eligible, self._now, config.lives)
         if reason is MainReason.CLOSED or iteration is None:
             return str(closings[0][0].node)
         about = (
             iteration.number,
-            exclusions.config.vo,
-            exclusions.eligible,
+            config.vo,
+            eligible,
             tuple(closing.node for closing, _ in closings),
         )
         most_stopping = self._gates.get(about)
@@ -361,9 +374,7 @@ class MainReasons:
             if len(self._gates) > _GATES_KEPT:
                 self._gates.clear()
             gates: Counter[str] = Counter()
-            for gate, queues in iteration.capacity(exclusions.config).gates(
-                exclusions.eligible, closings, self._now
-            ):
+            for gate, queues in iteration.capacity(config).gates(eligible, closings, self._now):
                 gates[gate.name] += queues.bit_count()
             most_stopping = self._gates[about] = gates.most_common(1)[0][0]
         return most_stopping

@@ -24,7 +24,6 @@ from lodesman.decide.matching import ResourceRequest, TaskQueueKey
 from lodesman.decide.matching.group_index import startable
 from lodesman.decide.matching.policy import VOConfig
 from lodesman.decide.matching.tables import KeyTable
-from lodesman.decide.submission import Exclusions
 from lodesman.server.loops.left_out import LeftOutItems, StepPass, task_queue
 from lodesman.server.loops.pilot_book import PilotBook
 from lodesman.server.loops.traffic import JobsOfLate, StartsOfLate
@@ -243,12 +242,11 @@ class SnapshotKeeper:
             where = {vo: masks for vo, (_, masks) in self._where.items()}
             self._competing, self.contest = competing, Contest(*competing[:3], where)
 
-    def contest_for(self, exclusions: Exclusions) -> tuple[Contest, bool]:
-        """Who competes with a job for the queues that can run it; the whole VO and False if these are not known."""
-        config = exclusions.config
+    def contest_for(self, config: VOConfig, eligible: int) -> tuple[Contest, bool]:
+        """Who competes for the queues that can run a job; the whole VO and False if these are not known."""
         if self._where.get(config.vo, ("",))[0] != config.version:
             return self.contest, False
-        return self.contest.beside(config.vo, exclusions.eligible), True
+        return self.contest.beside(config.vo, eligible), True
 
     def known_where(self, config: VOConfig, tq_id: int) -> int | None:
         """The queues that can run a task queue, as a mask; None if not known."""

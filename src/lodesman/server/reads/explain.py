@@ -207,7 +207,7 @@ class Explainer:
         if brought is not None and not served:  # the SubmitPool is new, or was not evaluated yet
             served = PoolQueues(passing(unfit, brought), self.policy.bits)
             evaluated = evaluated or self.now
-        contest, competing = self.keeper.contest_for(exclusions)
+        contest, competing = self.keeper.contest_for(exclusions.config, exclusions.eligible)
         groups: Mapping[str, int] = contest.jobs.get(key.vo, {})
         shares, now, drained = self.policy.shares(), self.now, mask.drained(self.now)
         limits = self.limits(key, [config.table.queues[bit] for bit in bits(exclusions.eligible)])

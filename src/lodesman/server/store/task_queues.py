@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import lru_cache
-from typing import NamedTuple
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec.structs import replace
@@ -44,8 +45,9 @@ LEFT JOIN queue_may_return r ON r.tq_id = q.id
 WHERE c.jobs > 0 OR h.tq_id IS NOT NULL OR r.tq_id IS NOT NULL"""
 
 
-# The same keys are read at every refresh.
-_kept_key = lru_cache(1 << 15)(key_from_json)
+# Keys that somebody keeps, by the digests of their texts: the director, the snapshot and the refresh of SubmitPools have
+# one and the same of each task queue, and read it once.
+_KEPT: Final[WeakValueDictionary[bytes, TaskQueueKey]] = WeakValueDictionary()
 
 
 class JudgedQueue(NamedTuple):
@@ -123,12 +125,23 @@ def keys_by_id(
     by_id = {}
     for number, text in db.execute(_KEYS, (keys(ids),)):
         try:
-            by_id[number] = key_from_json(text)
+            by_id[number] = _shared_key(text)
         except ValueError as fault:
             if damaged is None:
                 raise
             damaged[number] = fault
     return by_id
+
+
+def _shared_key(text: Any) -> TaskQueueKey:
+    """The same object for the same text as long as it is kept. Raises ValueError."""
+    if not isinstance(text, str):  # a damaged row
+        return key_from_json(text)
+    digest = blake2b(text.encode(), digest_size=16).digest()
+    key = _KEPT.get(digest)
+    if key is None:
+        key = _KEPT[digest] = key_from_json(text)
+    return key
 
 
 def keys_version(db: Reader) -> int:
@@ -151,7 +164,7 @@ def queues_to_judge(db: Reader, damaged: dict[int, Exception]) -> Iterator[Judge
     """What a refresh holds or releases. Unreadable keys go into `damaged`."""
     for number, text, *more in db.execute(_JUDGED):
         try:
-            key = _kept_key(text)
+            key = _shared_key(text)
         except ValueError as fault:
             damaged[number] = fault
         else:
