@@ -9,8 +9,9 @@ import pytest
 from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
 from lodesman.user.cli import completing
+from lodesman.user.cli.catalog import SECTIONS
 from lodesman.user.cli.completing import equip
-from lodesman.user.cli.root import SECTIONS, lode, main
+from lodesman.user.cli.root import lode, main
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from lodesman.base import errors
 from lodesman.server.store.incarnation import DatabaseLost
 from lodesman.user.access.caller import RETRY_ROUNDS
 from lodesman.user.cli import faults, root
+from lodesman.user.cli.catalog import COMMANDS
 from lodesman.wire.client import Aborted
 
 SOURCE = str(Path(root.__file__).parents[3])
@@ -73,7 +74,7 @@ def test_wrong_usage_is_one_line_that_names_the_help(lode, arguments):
 def test_words_of_other_systems_are_answered_with_the_command_here(lode):
     context = click.Context(root.lode)
     for word, here in root._ELSEWHERE.items():
-        assert word not in root._MODULES
+        assert word not in COMMANDS
         assert here.startswith("--") or root.lode.get_command(context, here.split()[0])
     said = "lode: No such command 'scancel'. Did you mean lode kill? See: lode --help\n"
     assert (lode("scancel", "5").code, lode("scancel", "5").err) == (2, said)
@@ -225,15 +226,36 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
     process.stderr.close()
 
 
+# What every call of `lode` loads of the package, beside the packages themselves.
+OF_EVERY_CALL = set(
+    "base.errors user.access.caller user.access.selecting user.cli.arguments user.cli.catalog user.cli.examples "
+    "user.cli.faults user.cli.root user.cli.session user.cli.tables user.cli.words wire.vocabulary".split()
+)
+
+
+def loaded(*arguments, **more):
+    """What a call has loaded when it ends: the modules of the package without its name, and the others."""
+    code = "import sys\nfrom lodesman.user.cli import main\nmain()\nprint(*sys.modules)"
+    names = set(run_process(*arguments, code=code, **more).stdout.splitlines()[-1].split())
+    packages = {name.rpartition(".")[0] for name in names}
+    own = {name for name in names if name.startswith("lodesman.")}
+    return {name.partition(".")[2] for name in own - packages}, names - own
+
+
 @pytest.mark.slow
-def test_help_needs_nothing_but_click():
-    code = (
-        "import sys\nfrom lodesman.user.cli import main\ncode = main()\n"
-        "print([m for m in ('rich', 'httptools', 'uvloop', 'apsw', 'ssl', 'http.client', 'lodesman.languages.jobs',"
-        " 'lodesman.decide.director', 'lodesman.server.main', 'lodesman.server.config') if m in sys.modules])"
-    )
-    result = run_process("--help", code=code)
-    assert result.stdout.splitlines()[-1] == "[]"
+@pytest.mark.parametrize("word", ["--help", "--version"])
+def test_what_is_about_lode_itself_loads_no_command(word):
+    own, others = loaded(word)
+    assert own - OF_EVERY_CALL <= {"user.cli.origin"}
+    assert not {"msgspec", "rich", "ctypes", "hashlib", "logging", "ssl", "http.client"} & others
+
+
+def test_the_help_says_of_each_command_what_its_own_help_does():
+    assert [
+        (name, entry.summary)
+        for name, entry in COMMANDS.items()
+        if entry.load(name).get_short_help_str(90) != entry.summary
+    ] == []
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from lodesman.base.errors import InvalidConfig, LodesmanError, NotFound
-from lodesman.user.access.tokens import find_server, find_token
 
 if TYPE_CHECKING:
     from lodesman.user.access.selecting import Range
@@ -45,12 +44,15 @@ class Caller:
         """As named, else that of the server which runs here. Raises Conflict."""
         if self.server is not None:
             return self.server
+        from lodesman.user.access.tokens import find_server
+
         return find_server(self.token_file, os.environ, Path.cwd(), token=self.token)
 
     @property
     def client(self) -> Client:
         """Raises Unauthorized without a token, InvalidConfig for an unusable address."""
         if self._client is None:
+            from lodesman.user.access.tokens import find_token
             from lodesman.wire.client import Client, Retry
 
             servers = [part.strip() for part in self.address.split(",") if part.strip()]

@@ -12,8 +12,8 @@ from typing import TextIO
 
 from lodesman.base.errors import Conflict, InvalidConfig, Unauthorized
 from lodesman.base.own_servers import RunningServer, is_private, running_servers
+from lodesman.user.access import DEFAULT_SERVER
 
-DEFAULT_SERVER = "http://127.0.0.1:7777"
 _MOST_TOKEN_BYTES = 4_096
 _TOKEN = re.compile(r"[!-~]+")
 _MOST_ADDRESS = 300

@@ -6,16 +6,16 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from lodesman import __version__
 from lodesman.base.errors import LodesmanError
-from lodesman.user.access.tokens import DEFAULT_SERVER
+from lodesman.user.access import DEFAULT_SERVER
 from lodesman.user.cli.arguments import FILE
+from lodesman.user.cli.catalog import COMMANDS, SECTIONS
 from lodesman.user.cli.examples import examples_of
 from lodesman.user.cli.faults import INTERRUPTED, PIPE_CLOSED, USAGE, advise, exit_code, refusal
 from lodesman.user.cli.session import Session
@@ -25,29 +25,6 @@ from lodesman.user.cli.words import plain
 if TYPE_CHECKING:
     from types import TracebackType
 
-# The commands by what they are for, each with its module, which is loaded when the command is called.
-SECTIONS = {
-    "Jobs": {
-        "submit": "submit", "plan": "plan", "status": "status", "why": "why", "output": "output", "logs": "wait",
-        "show": "jobs", "events": "jobs", "kill": "actions", "hold": "actions", "release": "actions",
-        "change": "actions", "wait": "wait",
-        "reschedule": "actions", "delete": "actions",
-        "share": "actions", "unshare": "actions",
-    },
-    "Pilots and resources": {
-        "pilot": "pilots", "host": "pilots", "site": "sites", "queue": "sites", "tq": "task_queues", "pool": "task_queues",
-        "director": "director", "class": "job_classes", "quota": "quotas", "usage": "usage",
-    },
-    "Server": {
-        "init": "serve", "server": "serve", "config": "serve", "db": "database", "user": "accounts", "group": "groups",
-        "token": "accounts", "audit": "accounts",
-    },
-    "Tools": {
-        "convert": "importing", "import": "importing",
-        "classad": "classads", "completion": "completion", "whoami": "accounts", "jobstatus": "programs",
-        "vacate": "programs",
-    },
-}  # fmt: skip
 # What people of other systems type, and the command that does it here.
 _ELSEWHERE = {
     "sbatch": "submit", "srun": "submit", "qsub": "submit", "run": "submit",
@@ -57,9 +34,6 @@ _ELSEWHERE = {
     "resubmit": "reschedule", "retry": "reschedule", "pilots": "pilot ls", "sites": "site ls", "queues": "queue ls",
     "hosts": "host ls", "users": "user ls", "groups": "group ls", "help": "--help", "version": "--version",
 }  # fmt: skip
-_MODULES = {name: module for commands in SECTIONS.values() for name, module in commands.items()}
-# Where Python has another use for the name of a command.
-_NAMES = {"class": "job_class", "import": "import_"}
 _SUGGESTION = re.compile(r"\((Did you mean .*\?)\)")
 COMPLETES: Final = "_LODE_COMPLETE"
 """The variable by which a shell asks for completions."""
@@ -80,13 +54,13 @@ LODE_DEBUG=1 shows where an error arose."""
 
 class _Sections(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_MODULES)
+        return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _MODULES:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
             return None
-        module = import_module(f"lodesman.user.cli.commands.{_MODULES[cmd_name]}")
-        command = cast("click.Command", getattr(module, _NAMES.get(cmd_name, cmd_name)))
+        command = entry.load(cmd_name)
         _give_examples(command, (cmd_name,))
         if COMPLETES in os.environ:
             from lodesman.user.cli.completing import equip
@@ -102,12 +76,10 @@ class _Sections(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for title, commands in SECTIONS.items():
-            loaded = [(name, self.get_command(ctx, name)) for name in commands]
+        """One list per section; no command is loaded for it."""
+        for title, entries in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl(
-                    [(name, command.get_short_help_str(90)) for name, command in loaded if command]
-                )
+                formatter.write_dl([(name, entry.summary) for name, entry in entries.items()])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write("\n" + _EPILOG + "\n")
