@@ -255,7 +255,7 @@ CHANGED_BY_NAME = {
     "server/main/data_folder.py": "the data folder",
     "site/jobstatus/__main__.py": "what its caller has just written",
     "base/kernel.py": "what it has opened",
-    "base/own_servers.py": "a folder of its own",
+    "server/main/server_note.py": "a folder of its own",
     "pilot/context.py": "what it has opened",
     "pilot/launch.py": "of the account of the job itself",
     "pilot/trial.py": "a file of its own, in a folder of its own",

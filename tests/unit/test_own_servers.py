@@ -10,9 +10,11 @@ import threading
 import pytest
 
 from lodesman.base.errors import Conflict, Unauthorized
-from lodesman.base.own_servers import RunningServer, note_server, notes_folder, running_servers
+from lodesman.base.own_servers import RunningServer, notes_folder, running_servers
+from lodesman.server.main.server_note import note_server
+from lodesman.user.access import DEFAULT_SERVER
 from lodesman.user.access.caller import Caller
-from lodesman.user.access.tokens import DEFAULT_SERVER, find_server, find_token, user_token_file
+from lodesman.user.access.tokens import find_server, find_token, user_token_file
 
 URL = "http://127.0.0.1:4711"
 
@@ -126,7 +128,9 @@ def test_a_damaged_note_says_nothing(environ, serve, text):
 def test_the_note_of_a_server_that_was_killed_is_not_believed(environ, serve):
     data, note = serve()
     note.unlink()
-    code = "import os, sys; from pathlib import Path; from lodesman.base.own_servers import note_server;"
+    code = (
+        "import os, sys; from pathlib import Path; from lodesman.server.main.server_note import note_server;"
+    )
     code += "note_server(Path(sys.argv[1]), os.environ); print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", code, str(data)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,

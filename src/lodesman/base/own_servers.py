@@ -5,9 +5,7 @@ A note has no token and no address: it names the server's data folder, which has
 
 from __future__ import annotations
 
-import hashlib
 import json
-import logging
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -16,10 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lodesman.base import kernel
-from lodesman.base.durable import write_durably
 from lodesman.base.processes import read_process
-
-log = logging.getLogger(__name__)
 
 _MOST_BYTES, _MOST_ADDRESS = 10_000, 300
 
@@ -42,22 +37,6 @@ def notes_folder(environ: Mapping[str, str]) -> Path:
     home = Path(environ.get("HOME") or "~").expanduser()
     root = Path(base) if base.startswith("/") else home / ".local" / "state"
     return root / "lodesman" / "servers"
-
-
-def note_server(data: Path, environ: Mapping[str, str]) -> Path | None:
-    """Note that this process serves from `data`. None if this account has no place for notes, which the log says."""
-    folder, place = notes_folder(environ), os.path.realpath(data)
-    note = folder / hashlib.sha256(os.fsencode(place)).hexdigest()[:16]
-    pid = os.getpid()
-    facts = {"data": place, "process": pid, "start": _start_of(pid), "boot": _boot()}
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folder.chmod(0o700)
-        write_durably(note, json.dumps(facts).encode())
-    except OSError as fault:
-        log.info("commands in other folders do not find this server: its note cannot be written (%s)", fault)
-        return None
-    return note
 
 
 def running_servers(environ: Mapping[str, str]) -> list[RunningServer]:
@@ -89,10 +68,10 @@ def _data_of(note: Path) -> Path | None:
         with note.open("rb") as file:
             facts = json.loads(file.read(_MOST_BYTES))
         data, pid, start, boot = (facts[name] for name in ("data", "process", "start", "boot"))
-        if type(pid) is not int or pid < 1 or boot != _boot() or not start:
+        if type(pid) is not int or pid < 1 or boot != machine_run() or not start:
             return None
         os.kill(pid, 0)  # refused for a process of another account
-        return Path(data) if start == _start_of(pid) else None
+        return Path(data) if start == process_start(pid) else None
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
@@ -107,13 +86,14 @@ def _address(data: Path) -> str:
         return ""
 
 
-def _start_of(pid: int) -> str:
+def process_start(pid: int) -> str:
     """In ticks since the machine's start; '' for one that is not there."""
     process = read_process(pid)
     return "" if process is None else str(process.start)
 
 
-def _boot() -> str:
+def machine_run() -> str:
+    """Which run of which machine this is."""
     try:
         return kernel.boot_id().strip()
     except OSError:

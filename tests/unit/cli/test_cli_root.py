@@ -250,6 +250,25 @@ def test_what_is_about_lode_itself_loads_no_command(word):
     assert not {"msgspec", "rich", "ctypes", "hashlib", "logging", "ssl", "http.client"} & others
 
 
+@pytest.mark.slow
+def test_a_submission_loads_no_types_of_other_calls(server, tmp_path):
+    """Also no server, no program of pilots, and nothing that packs folders."""
+    server.on(
+        "POST",
+        "/v1/jobs",
+        {"submission": 1, "first": 1, "count": 1, "held": 0, "repeated": False, "notices": []},
+    )
+    (tmp_path / "hello.jdl").write_text('Executable = "/bin/true";')
+    own, others = loaded("--server", server.url, "submit", str(tmp_path / "hello.jdl"), LODE_TOKEN="x")
+    # Those of requests and answers about jobs, and what their types are made of.
+    spoken = "call job_calls job_classes job_queries jobs nodes quotas requests vocabulary waiting why_jobs".split()
+    assert {name for name in own if name.startswith("wire.") and name.count(".") == 1} == {
+        f"wire.{name}" for name in spoken
+    }
+    assert not [name for name in own if name.startswith(("server.", "decide.", "pilot.", "site."))]
+    assert not {"logging", "secrets", "tarfile", "gzip", "asyncio", "rich"} & others
+
+
 def test_the_help_says_of_each_command_what_its_own_help_does():
     assert [
         (name, entry.summary)

@@ -3,7 +3,8 @@
 import pytest
 
 from lodesman.base.errors import InvalidConfig, Unauthorized
-from lodesman.user.access.tokens import DEFAULT_SERVER, find_server, find_token, read_token, user_token_file
+from lodesman.user.access import DEFAULT_SERVER
+from lodesman.user.access.tokens import find_server, find_token, read_token, user_token_file
 
 
 def write(path, text="secret", mode=0o600):

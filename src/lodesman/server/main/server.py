@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from lodesman.base.errors import Unavailable
-from lodesman.base.own_servers import note_server
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import QueueId
 from lodesman.server.config import ServerConfig
@@ -45,6 +44,7 @@ from lodesman.server.main.process import (
     raise_open_files,
 )
 from lodesman.server.main.processes import RESTART_SECONDS, BackgroundChild, next_rest
+from lodesman.server.main.server_note import note_server
 from lodesman.server.main.web import OwnServer, Web
 from lodesman.server.store import Writer, incarnation
 from lodesman.server.store.accounts import count_accounts, groups_by_user

@@ -3,3 +3,5 @@
 from __future__ import annotations
 
 DEFAULT_SERVER = "http://127.0.0.1:7777"
+
+__all__ = ["DEFAULT_SERVER"]

@@ -102,11 +102,11 @@ class Caller:
         """Jobs, page by page."""
         from msgspec.structs import replace
 
-        from lodesman.wire import calls
+        from lodesman.wire import job_calls
 
         limit = min(query.limit, _PAGE)
         while query.first <= query.last:
-            page = self.call(calls.JOBS, replace(query, limit=limit)).jobs
+            page = self.call(job_calls.JOBS, replace(query, limit=limit)).jobs
             yield from page
             if len(page) < limit:
                 return
@@ -117,14 +117,14 @@ class Caller:
         """The server answers after some seconds, and is asked for the rest."""
         from msgspec.structs import replace
 
-        from lodesman.wire import calls
+        from lodesman.wire import job_calls
         from lodesman.wire.jobs import Controlled
 
-        answer = self.call(calls.CONTROL, query, body)
+        answer = self.call(job_calls.CONTROL, query, body)
         while answer.rest:
             body = replace(body, ranges=answer.rest)
             try:
-                more = self.call(calls.CONTROL, query, body)
+                more = self.call(job_calls.CONTROL, query, body)
             except NotFound:
                 break  # of a range that was touched before no job was left
             changed, refused = answer.changed + more.changed, answer.refused + more.refused
@@ -136,10 +136,10 @@ class Caller:
     def refuse_missing(self, missing: Range) -> NoReturn:
         """Raises NotFound, for a single job with the server's reason."""
         if missing.size == 1:
-            from lodesman.wire import calls
+            from lodesman.wire import job_calls
             from lodesman.wire.requests import JobAt
 
-            self.call(calls.JOB, JobAt(missing.first))
+            self.call(job_calls.JOB, JobAt(missing.first))
         raise NotFound(
             f"Jobs {missing} were not found, or you may not see them.", first=missing.first, last=missing.last
         )

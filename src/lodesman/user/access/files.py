@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import codecs
 import glob
-import gzip
 import os
 import shlex
 import shutil
 import stat
-import tarfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import Any
 
 from lodesman.base.errors import InvalidJob, InvalidRequest, LodesmanError, NotFound
 from lodesman.base.kernel import FIRST_LINE_BYTES, wants_interpreter_with_cr
 from lodesman.user.access.caller import Caller
-from lodesman.wire import calls
+from lodesman.wire import job_calls
 from lodesman.wire.requests import InputBody, SandboxAt
 
 _MOST_FILES = 100_000
@@ -192,31 +190,6 @@ def program_left(programs: Iterable[str], inputs: Iterable[str], base: Path) -> 
     return ""
 
 
-def pack_inputs(inputs: Mapping[str, Taken], scratch: Path) -> dict[str, Path]:
-    """Folders are packed below `scratch`. Raises OSError."""
-    files = {}
-    for name, path in inputs.items():
-        if isinstance(path, Path):
-            files[name] = path
-            continue
-        files[name] = scratch / f"{len(list(scratch.iterdir()))}-{path.name}.tar.gz"
-        with files[name].open("wb") as raw:
-            _pack(path, raw)
-    return files
-
-
-def _pack(folder: Folder, raw: IO[bytes]) -> None:
-    """The same bytes for the same files: they are uploaded once."""
-    with gzip.GzipFile("", "wb", 6, raw, mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as tar:
-        for path, name in folder.files:
-            with path.open("rb") as file:
-                info = tarfile.TarInfo(name)
-                status = os.fstat(file.fileno())
-                info.size, info.mode = status.st_size, 0o755 if status.st_mode & 0o100 else 0o644
-                info.mtime = max(0, int(status.st_mtime))
-                tar.addfile(info, file)
-
-
 def measure_files(paths: Iterable[Path]) -> dict[Path, InputBody]:
     """Raises OSError."""
     from lodesman.wire.client import sha256_of
@@ -241,7 +214,7 @@ def upload_files(
     """Upload what the server lacks; `advance` gets the bytes of each. Raises LodesmanError with the file."""
     for path, body in files_by_digest(files).values():
         try:
-            caller.call(calls.SANDBOX, SandboxAt(body.sha256))
+            caller.call(job_calls.SANDBOX, SandboxAt(body.sha256))
         except NotFound:
             _send(caller, path, body.sha256)
         advance(body.size)
@@ -249,7 +222,7 @@ def upload_files(
 
 def _send(caller: Caller, path: Path, sha256: str) -> None:
     try:
-        caller.client.upload(calls.PUT_SANDBOX.path, path, sha256, method=calls.PUT_SANDBOX.method)
+        caller.client.upload(job_calls.PUT_SANDBOX.path, path, sha256, method=job_calls.PUT_SANDBOX.method)
     except LodesmanError as fault:
         fault.message = f"{path}: {fault.message}"
         raise

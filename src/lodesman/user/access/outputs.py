@@ -15,7 +15,7 @@ from typing import IO
 from lodesman.base.errors import Conflict, LodesmanError, TooLarge
 from lodesman.pilot.archives import DAMAGED, members, steers
 from lodesman.user.access.caller import Caller
-from lodesman.wire import calls
+from lodesman.wire import job_calls
 from lodesman.wire.jobs import Job
 from lodesman.wire.requests import JobAt
 from lodesman.wire.vocabulary import JobState
@@ -80,7 +80,7 @@ def download(caller: Caller, job: Job, target: Path, *, most_bytes: int) -> Unpa
             (work / "files").mkdir()
         else:
             archive = work / "output.tar.gz"
-            path = calls.JOB_OUTPUT.address(JobAt(job.id))
+            path = job_calls.JOB_OUTPUT.address(JobAt(job.id))
             caller.client.download(path, archive, job.output_sha256 or "", job.output_size or 0)
             with _raise_damage(target):
                 done = unpack(archive, work / "files", most_bytes=most_bytes)

@@ -15,7 +15,7 @@ from lodesman.user.access.selecting import join_ranges
 from lodesman.user.cli.arguments import Range, filter_option, several, states_option, where_option
 from lodesman.user.cli.session import Session
 from lodesman.user.cli.words import STATES
-from lodesman.wire import calls
+from lodesman.wire import job_calls
 from lodesman.wire.job_queries import JobsQuery, Selection, SubmissionRow, SubmissionsQuery
 from lodesman.wire.jobs import Job
 from lodesman.wire.requests import MOST_ID
@@ -203,7 +203,7 @@ def fetch_submissions(session: Session, question: Question) -> LimitedRows[Submi
 
 def _submission_pages(session: Session, query: SubmissionsQuery) -> Iterator[SubmissionRow]:
     while True:
-        page = session.call(calls.SUBMISSIONS, query)
+        page = session.call(job_calls.SUBMISSIONS, query)
         yield from page.submissions
         if not page.more:
             return

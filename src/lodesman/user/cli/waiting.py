@@ -21,7 +21,7 @@ from lodesman.user.cli.progress import Pace
 from lodesman.user.cli.session import Session
 from lodesman.user.cli.tables import is_terminal, note
 from lodesman.user.cli.words import counted, span, states
-from lodesman.wire import calls
+from lodesman.wire import job_calls
 from lodesman.wire.job_queries import JobsQuery
 from lodesman.wire.jobs import Job
 from lodesman.wire.requests import JobAt
@@ -103,7 +103,7 @@ def _show_failure(session: Session, job: EndedJob) -> None:
         note(f"What job {job.id} wrote last: lode logs {job.id}")
         return
     with suppress(LodesmanError):  # how the wait ended is known in any case
-        note(f"Job {job.id}: {job_remark(session.call(calls.JOB, JobAt(job.id)))}")
+        note(f"Job {job.id}: {job_remark(session.call(job_calls.JOB, JobAt(job.id)))}")
 
 
 class Outage:
@@ -179,7 +179,7 @@ class _Waiting:
     def _ask_server(self, seconds: int, *, held: bool) -> Waited:
         limit = MOST_ENDED if self.session.as_json else 1
         query = WaitQuery(_ids_text(self.ranges), self.until.first, held, seconds, limit)
-        return self.session.call(calls.WAIT, query)
+        return self.session.call(job_calls.WAIT, query)
 
     def _never_released(self) -> Job | None:
         """The first Held job, if all are Held by a failed parent: a user has to decide then."""

@@ -13,7 +13,8 @@ from typing import Any, Never, ParamSpec, Self, TypeVar, overload
 from lodesman.base.errors import InvalidRequest
 from lodesman.languages.jobs import write_description
 from lodesman.user.access.caller import Caller
-from lodesman.user.access.files import Taken, measure_files, pack_inputs, upload_files
+from lodesman.user.access.files import Taken, measure_files, upload_files
+from lodesman.user.access.packing import pack_inputs
 from lodesman.user.access.selecting import id_of, state_of
 from lodesman.user.python.core import ServerCore, Timeout, Which
 from lodesman.user.python.drafts import Draft, Options, checked, draft_of
@@ -21,7 +22,7 @@ from lodesman.user.python.executor import JobExecutor
 from lodesman.user.python.functions import CALL, LIBRARY, RESULT, RUNNER, Call, pack_calls, record_of_call
 from lodesman.user.python.jobs import Job, Jobs, warn_of
 from lodesman.user.python.progress import Progress
-from lodesman.wire import calls
+from lodesman.wire import job_calls
 from lodesman.wire.jobs import Submission
 from lodesman.wire.requests import SubmitBody
 from lodesman.wire.vocabulary import JobState
@@ -118,7 +119,7 @@ class Client:
                 sandboxes={name: files[path] for name, path in paths.items()}, request_id=str(uuid.uuid4()),
                 usual_name=draft.usual_name,
             )  # fmt: skip
-            answer = self.core.caller.call(calls.SUBMIT, body=body)
+            answer = self.core.caller.call(job_calls.SUBMIT, body=body)
         assert isinstance(answer, Submission)  # noqa: S101 - it was no dry run
         notices = (*draft.notices, *(notice.message for notice in answer.notices))
         made: Jobs[Any] = Jobs(

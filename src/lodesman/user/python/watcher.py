@@ -9,7 +9,7 @@ from typing import Final
 
 from lodesman.base.errors import LodesmanError, Unavailable
 from lodesman.user.access.caller import Caller
-from lodesman.wire import calls
+from lodesman.wire import job_calls
 from lodesman.wire.client import Aborted
 from lodesman.wire.waiting import MOST_ENDED, MOST_RANGES, EndedJob, Waited, WaitQuery
 
@@ -33,7 +33,7 @@ def ranges_of(jobs: Iterable[int]) -> str:
 def ended_of(caller: Caller, jobs: Iterable[int], *, seconds: int) -> Waited:
     """Wait `seconds` at most until a job has ended. Raises LodesmanError."""
     query = WaitQuery(jobs=ranges_of(jobs), any=True, seconds=seconds, limit=MOST_ENDED)
-    return caller.call(calls.WAIT, query)
+    return caller.call(job_calls.WAIT, query)
 
 
 class Watcher:

@@ -23,7 +23,7 @@ from lodesman.user.cli.selection import (
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import Cell, note, say, show_table
 from lodesman.user.cli.words import counted, joined
-from lodesman.wire import calls
+from lodesman.wire import job_calls
 from lodesman.wire.job_queries import (
     Action,
     ControlBody,
@@ -214,7 +214,7 @@ def change(session: Session, /, *, words: tuple[str, ...], yes: bool, **options:
     if not yes and not options["dry_run"]:
         _confirm("change", meant)
     body = ChangeBody([(span.first, span.last) for span in meant], attributes, **options)
-    answer = session.call(calls.CHANGE_JOBS, body=body)
+    answer = session.call(job_calls.CHANGE_JOBS, body=body)
     missing = any(not part.changed + part.refused for part in answer.ranges or [])
     code = FAILED if missing and answer.changed else CONFLICT if answer.refused and not answer.changed else 0
     session.exit_if_json(answer, code)
@@ -264,12 +264,12 @@ def share(session: Session, /, *, submission: int, readers: tuple[str, ...]) -> 
     nothing. It holds at once, until: lode unshare SUBMISSION USER. See what is shared with you: lode status --shared
     """
     if not readers:
-        answer = session.answer(calls.READERS, SubmissionAt(submission))
+        answer = session.answer(job_calls.READERS, SubmissionAt(submission))
         show_table(("reader", "since", "by"), map(_reader, answer.readers))
         if not answer.readers:
             note(f"Submission {submission} is not shared.")
         return
-    _say_readers(session.answer(calls.SET_READERS, body=ReadersBody(submission, list(readers))))
+    _say_readers(session.answer(job_calls.SET_READERS, body=ReadersBody(submission, list(readers))))
 
 
 @click.command()
@@ -278,7 +278,7 @@ def share(session: Session, /, *, submission: int, readers: tuple[str, ...]) -> 
 @with_session
 def unshare(session: Session, /, *, submission: int, readers: tuple[str, ...]) -> None:
     """Let users and groups read a submission no more. It holds at once; what they have fetched stays with them."""
-    _say_readers(session.answer(calls.SET_READERS, body=ReadersBody(submission, list(readers), "remove")))
+    _say_readers(session.answer(job_calls.SET_READERS, body=ReadersBody(submission, list(readers), "remove")))
 
 
 def _say_readers(answer: SubmissionReaders) -> None:

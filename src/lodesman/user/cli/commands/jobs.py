@@ -17,7 +17,7 @@ from lodesman.user.cli.job_columns import ending_of, job_remark
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import Cell, note, say, show_fields, show_table, state
 from lodesman.user.cli.words import age, joined, megabytes, moment, plain_lines, shown, size, span
-from lodesman.wire import calls
+from lodesman.wire import job_calls
 from lodesman.wire.jobs import Attempt, Event, Job, JobInFull
 from lodesman.wire.requests import JobAt, JobInForm
 from lodesman.wire.vocabulary import FORMS, Form
@@ -42,7 +42,7 @@ def show(
     A description has the SubmitPool that its Requirements made; it can be submitted again as it is.
     """
     if description or form:
-        described = session.answer(calls.JOB_DESCRIPTION, JobInForm(job, form))
+        described = session.answer(job_calls.JOB_DESCRIPTION, JobInForm(job, form))
         text = plain_lines(described.text)
         click.echo(text, nl=not text.endswith("\n"))
         if described.jobs > 1:
@@ -51,13 +51,13 @@ def show(
     if origin:
         _show_origins(session, job)
         return
-    whole = session.answer(calls.JOB, JobAt(job))
+    whole = session.answer(job_calls.JOB, JobAt(job))
     show_fields(_fields(whole, utc=utc))
     show_table(_ATTEMPTS, map(partial(_attempt, utc=utc), whole.attempts), apart=True)
 
 
 def _show_origins(session: Session, job: int) -> None:
-    answer = session.answer(calls.JOB_DESCRIPTION, JobInForm(job))
+    answer = session.answer(job_calls.JOB_DESCRIPTION, JobInForm(job))
     resolution, values = answer.resolution, answer.values | answer.defaults
     if resolution is None:
         note("It has no job class: all that it asks for was in its description.")
@@ -132,6 +132,6 @@ _EVENTS: Final[Columns[Event]] = table_of(
 @with_session
 def events(session: Session, /, *, job: int, shape: ListShape) -> None:
     """Show what happened to a job, oldest first."""
-    rows = session.call(calls.JOB, JobAt(job)).events
+    rows = session.call(job_calls.JOB, JobAt(job)).events
     session.exit_if_json({"events": rows})
     shape.show(_EVENTS, rows)

@@ -26,7 +26,7 @@ from lodesman.user.cli.selection import Question, fetch, fetch_submissions
 from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import PORTION, WatchedList, emit_json_rows, is_terminal, note, say, watch_list
 from lodesman.user.cli.words import FINAL, states
-from lodesman.wire import calls
+from lodesman.wire import job_calls
 from lodesman.wire.job_queries import CountsQuery
 from lodesman.wire.jobs import Job
 from lodesman.wire.vocabulary import JobState, MainReason
@@ -180,7 +180,7 @@ def _counts(session: Session, question: Question) -> dict[str, Counter[str]]:
     if question.ranges or question.is_narrow_beside_group:
         return {}
     counts = Counter[str]()
-    for row in session.call(calls.JOB_COUNTS, CountsQuery(own=not question.everyone)).counts:
+    for row in session.call(job_calls.JOB_COUNTS, CountsQuery(own=not question.everyone)).counts:
         if question.group in ("", row.group):
             counts[row.state] += row.jobs
     return {"counts": counts}

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from lodesman.user.access.files import files_by_digest, measure_files, pack_inputs, upload_files
+from lodesman.user.access.files import files_by_digest, measure_files, upload_files
 from lodesman.user.cli.arguments import Range, parse_ranges
 from lodesman.user.cli.drafts import (
     DescriptionOptions,
@@ -27,7 +27,7 @@ from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import note
 from lodesman.user.cli.taken_files import scratch_folder
 from lodesman.user.cli.words import counted
-from lodesman.wire import calls
+from lodesman.wire import job_calls
 from lodesman.wire.jobs import Submission
 from lodesman.wire.requests import InputBody, SubmitBody
 from lodesman.wire.vocabulary import FORMS
@@ -112,12 +112,12 @@ def _send_all(session: Session, ready: Sequence[ReadyFile], outcome: Outcome, re
         whole.append(dataclasses.replace(draft, body=body))
     # A mistake in one of many files must not leave the jobs of the others behind, to be made twice by the next call.
     if len(whole) > 1:
-        for _ in outcome.each(whole, lambda draft: session.call(calls.SUBMIT, body=_trial(draft.body))):
+        for _ in outcome.each(whole, lambda draft: session.call(job_calls.SUBMIT, body=_trial(draft.body))):
             pass
     if outcome.faults:
         return
     _upload(session, files)
-    for draft, answer in outcome.each(whole, lambda draft: session.call(calls.SUBMIT, body=draft.body)):
+    for draft, answer in outcome.each(whole, lambda draft: session.call(job_calls.SUBMIT, body=draft.body)):
         assert isinstance(answer, Submission)  # noqa: S101 - it was no dry run
         ids = Range(answer.first, answer.first + answer.count - 1)
         outcome.made.append({
@@ -141,6 +141,8 @@ def _local_files(ready: Sequence[ReadyFile]) -> list[Mapping[str, Path]]:
         return [
             {name: path for name, path in draft.inputs.items() if isinstance(path, Path)} for draft in ready
         ]
+    from lodesman.user.access.packing import pack_inputs
+
     scratch = scratch_folder()
     return [pack_inputs(draft.inputs, scratch) for draft in ready]
 

@@ -16,7 +16,7 @@ from lodesman.user.cli.session import Session, with_session
 from lodesman.user.cli.tables import note, write_text
 from lodesman.user.cli.waiting import Outage, WaitOptions, ending, exit_code_of, wait_for
 from lodesman.user.cli.words import FINAL, counted
-from lodesman.wire import calls
+from lodesman.wire import job_calls
 from lodesman.wire.job_queries import Selection
 from lodesman.wire.jobs import Logs
 from lodesman.wire.requests import JobAt
@@ -146,15 +146,15 @@ def _follow(session: Session, job: int) -> int:
 
 def _logs(session: Session, job: int) -> Logs:
     try:
-        return session.call(calls.JOB_LOGS, JobAt(job))
+        return session.call(job_calls.JOB_LOGS, JobAt(job))
     except NotFound:
         # Of a job that has written nothing yet; for one that is not there this raises again.
-        row = session.call(calls.JOB, JobAt(job))
+        row = session.call(job_calls.JOB, JobAt(job))
         return Logs(job, row.state, row.attempt, live=False, tail="")
 
 
 def _say_state(session: Session, job: int, before: str) -> str:
-    row = session.call(calls.JOB, JobAt(job))
+    row = session.call(job_calls.JOB, JobAt(job))
     why = row.main_reason if row.state == JobState.WAITING else row.reason
     words = f"Job {job} is {row.state}{f': {why}' if why else ''}."
     if words != before:
@@ -164,7 +164,7 @@ def _say_state(session: Session, job: int, before: str) -> str:
 
 
 def _end(session: Session, job: int) -> int:
-    answer = session.call(calls.WAIT, WaitQuery(str(job), seconds=0))
+    answer = session.call(job_calls.WAIT, WaitQuery(str(job), seconds=0))
     if answer.jobs and answer.jobs[0].state != JobState.DONE:
         note(ending(answer.jobs[0]))
     return exit_code_of(answer)
