@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+from msgspec.structs import replace
 
 from lodesman.base.errors import Unauthorized
 from lodesman.server.store.accounts import principal_of
@@ -184,7 +185,7 @@ def test_another_pilot_s_earlier_attempt_is_not_spoken_of(house):
 @pytest.mark.parametrize("number", [0, 2, 99])
 def test_attempts_that_never_were(house, number):
     pilot, claimed = lost(house)
-    told = house.report(pilot, claimed._replace(attempt=number))
+    told = house.report(pilot, replace(claimed, attempt=number))
     assert (told.accepted, told.reason) == (False, "no such attempt")
 
 
@@ -196,7 +197,7 @@ def test_the_attempt_of_each_number_is_found(house):
         (claimed,) = house.claim(pilots[-1])
         house.end_pilot(pilots[-1])
     for number, pilot in enumerate(pilots[:-1], 1):
-        assert house.report(pilot, claimed._replace(attempt=number)).reason == "stale attempt"
+        assert house.report(pilot, replace(claimed, attempt=number)).reason == "stale attempt"
     assert [one.message or "" for one in attempts(house)] == [
         "Done was reported when it no longer counted"
     ] * 3 + [""]  # fmt: skip

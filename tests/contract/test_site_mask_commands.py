@@ -323,7 +323,7 @@ def test_nothing_is_claimed_that_would_begin_later(house):
     announce(house)
     free = FreeResources(1, 16_000, 100_000)
     assert len(house.claim(pilot, 5, free=free, subtracts=True, ahead=3)) == 1
-    assert house.claim(pilot, 1, free=free._replace(cores=0), subtracts=True) == []
+    assert house.claim(pilot, 1, free=FreeResources(0, 16_000, 100_000), subtracts=True) == []
     assert len(house.claim(other, 5, free=free, subtracts=True, ahead=3)) == 5
 
 

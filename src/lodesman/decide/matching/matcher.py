@@ -6,7 +6,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -35,7 +34,7 @@ class Chances(Struct, frozen=True, kw_only=True):
         return sum(n for _, n in (*self.groups, *self.without_share))
 
 
-class Remainder(NamedTuple):
+class Remainder(Struct, frozen=True, gc=False):
     """What a resource has left."""
 
     numbers: Sequence[int] = ()  # as `numbers_of`; (): what the resource presents
@@ -73,8 +72,8 @@ class Matcher:
         as JSON. `left`: what the resource has left, if less than it presents; `place`: if its host is known.
         """
         view = self._views.view_of(request)
-        numbers, shared = left or _ALL_LEFT
-        numbers = numbers or numbers_of(request)
+        left = left or _ALL_LEFT
+        numbers, shared = left.numbers or numbers_of(request), left.shared
         index = self.index
         draw, limits, place = self.lottery.draw, index.limits, place or place_of(request, "")
         is_limited = limits.active

@@ -121,7 +121,9 @@ class AskedClaim:
         core, self._claim = self.core, None
         self._stop_waiting()
         if self._probe is not None:
-            self._probe.answered(() if isinstance(result, Exception) else [job[:2] for job in result])
+            self._probe.answered(
+                () if isinstance(result, Exception) else [(job.job_id, job.attempt) for job in result]
+            )
         if isinstance(result, LodesmanError):
             self.reply(*error_answer(result))
         elif result or not self._left:

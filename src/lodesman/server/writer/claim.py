@@ -9,6 +9,8 @@ from functools import partial
 from itertools import repeat
 from typing import Any
 
+from msgspec.structs import replace
+
 from lodesman.base.errors import Unauthorized
 from lodesman.decide.explain.pilot_facts import PilotNow, amounts
 from lodesman.decide.matching import ResourceRequest, TaskQueueKey
@@ -125,7 +127,7 @@ class Claim:
         room = min(most + MOST_AHEAD - len(held), pilots.ended_lately(self.pilot_id, tx.now) - ahead)
         # Attempts being handed in take no cores: their number is limited, as without anything ahead.
         if room > 0 and len(held) - ahead <= most:
-            whole = self.free._replace(cores=offer.cores, memory_mb=offer.memory_mb)
+            whole = replace(self.free, cores=offer.cores, memory_mb=offer.memory_mb)
             request = self.session.request(whole, self.live.pools)
             chosen, shares = self._choose(tx, request, min(self.ahead, room))
             claimed += self._claim_all(tx, chosen, shares, ahead=True)
@@ -323,6 +325,6 @@ def reckon_free(
     if last_claim is not None:
         left = min(left, last_claim.free.norm_cpu_seconds)
         if not promised:
-            return last_claim.free._replace(norm_cpu_seconds=left)
+            return replace(last_claim.free, norm_cpu_seconds=left)
     cores, memory_mb = left_of(whole.cores, whole.memory_mb, promised)
     return FreeResources(max(0, cores), max(0, memory_mb), left)

@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -40,7 +40,7 @@ _MOST_HOSTS: Final = 50_000  # whose load values are kept
 _NO_POOL_MAP: Final = PoolMap()
 
 
-class FreeResources(NamedTuple):
+class FreeResources(Struct, frozen=True, gc=False):
     """What a pilot has free now."""
 
     cores: int
@@ -49,7 +49,7 @@ class FreeResources(NamedTuple):
     last_end_s: float | None = None  # until the last payload is expected to end, None if unknown
 
 
-class LastClaim(NamedTuple):
+class LastClaim(Struct, frozen=True, gc=False):
     """A claim as it came, whatever became of it."""
 
     at: float  # UNIX seconds
@@ -181,7 +181,7 @@ def _whole(offer: ResourceRequest, node: _NodeReport, joined_at: float | None, n
 
 def _cut(free: FreeResources, seconds: float, scaling: float) -> FreeResources:
     left = int(min(UNLIMITED, max(0.0, seconds) * scaling))
-    return free._replace(norm_cpu_seconds=min(free.norm_cpu_seconds, left))
+    return msgspec.structs.replace(free, norm_cpu_seconds=min(free.norm_cpu_seconds, left))
 
 
 def _presented(

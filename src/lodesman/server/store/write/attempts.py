@@ -102,7 +102,7 @@ ALONE: Final = "{}"
 CLAIM_STATEMENTS = frozenset({_CLAIM_MEMBER, _CLAIM_ROW, _INSERT_ATTEMPT, INSERT_EVENT, SET_ROW_CURSOR})
 
 
-class ClaimedAttempt(NamedTuple):
+class ClaimedAttempt(Struct, frozen=True, gc=False):
     """An attempt handed to a pilot; the template says what to run."""
 
     job_id: int
@@ -168,7 +168,7 @@ class AttemptReport(Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-class ClaimFacts(NamedTuple):
+class ClaimFacts(Struct, frozen=True, gc=False):
     """What an attempt stores of its claim."""
 
     pilot_id: int
@@ -184,8 +184,10 @@ def append_claim(tx: Transaction, ids: Ids, claim: ClaimFacts, tq_id: int, job: 
     data = f'{{"attempt":{number},"pilot":{claim.pilot_id}}}'
     tx.later(INSERT_EVENT, (event, tx.now, job.id, None, job.last_event, "Matched", data))
     tx.later(
-        _INSERT_ATTEMPT, (attempt, job.id, number, job.last_attempt, tq_id, job.cohort_id, *claim, tx.now)
-    )
+        _INSERT_ATTEMPT,
+        (attempt, job.id, number, job.last_attempt, tq_id, job.cohort_id, claim.pilot_id, claim.token,
+         claim.site, claim.shares, tx.now),
+    )  # fmt: skip
     if job.cohort_id is None:
         tx.later(_CLAIM_ROW, (number, claim.pilot_id, tx.now, event, attempt, job.id))
     else:
