@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
 
-from lodesman.decide.matching.criteria import HOW_MUCH, WHERE, WHOSE
+from lodesman.decide.matching.criteria import WHERE, WHOSE
 from lodesman.decide.matching.group_index import GroupIndex, OwnerQueues
 from lodesman.decide.matching.index import Index
 from lodesman.decide.matching.request import ResourceRequest
@@ -23,13 +23,12 @@ _description = attrgetter(
 # Longer lists of SubmitPools are distinguished by their version, if there is one (`PoolMap.of_queue`): a queue may serve
 # thousands, and to hash them all would take longer than a choice.
 _SHORT: Final = 8
-_cores, _memory, _cpu_time = (criterion.of_request for criterion in HOW_MUCH)
 _groups_of = WHOSE[1].of_request
 
 
-def numbers_of(request: ResourceRequest) -> list[int]:
+def numbers_of(request: ResourceRequest) -> tuple[int, int, int]:
     """The cores, memory and CPU time left, in the order of HOW_MUCH."""
-    return [_cores(request), _memory(request), _cpu_time(request)]
+    return request.cores, request.memory_mb, request.norm_cpu_seconds
 
 
 @dataclass(slots=True)

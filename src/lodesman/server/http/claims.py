@@ -186,8 +186,9 @@ def _begin(core: Core, pilot_id: int, asks: ClaimBody, reply: Reply) -> AskedCla
     if session.bound_job is not None:
         claim.post_bound(asks)
         return claim
-    jitter = _JITTER.uniform(_SHORTEST_WAIT, _LONGEST_WAIT)
-    seconds = max(0.0, min(asks.wait_s, jitter, core.sessions.lease_seconds / 2)) if asks.count else 0.0
+    seconds = max(0.0, min(asks.wait_s, core.sessions.lease_seconds / 2)) if asks.count else 0.0
+    if seconds > _SHORTEST_WAIT:
+        seconds = min(seconds, _JITTER.uniform(_SHORTEST_WAIT, _LONGEST_WAIT))
     shut = core.hosts.shut.get(session.host) if core.hosts.shut else None
     if shut is None:
         claim.post(asks, seconds)

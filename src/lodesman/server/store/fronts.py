@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
 from typing import Any
 
 from lodesman.server.store.claim_log import ClaimLog
@@ -121,14 +121,14 @@ class Fronts:
 
 
 def _take_member(tx: Transaction, front: _Front, claims: ClaimLog) -> WaitingJob:
-    job_id, _, run = heappop(front.runs)
+    job_id, cohort_id, run = front.runs[0]
     run.cursor += 1
     if run.skip_holes():
-        front.add_run(run)
-    claims.moved(tx, run.cohort_id, run.cursor)
-    return WaitingJob(
-        job_id, run.submission_id, run.template_id, 0, None, None, run.max_attempts, run.cohort_id
-    )
+        heapreplace(front.runs, (run.base + run.cursor, cohort_id, run))
+    else:
+        heappop(front.runs)
+    claims.moved(tx, cohort_id, run.cursor)
+    return WaitingJob(job_id, run.submission_id, run.template_id, 0, None, None, run.max_attempts, cohort_id)
 
 
 def _rows_of(tq_id: int) -> tuple[int, ...]:

@@ -70,12 +70,13 @@ def _used(limits: RunLimits) -> dict[tuple[str, ...], Number]:
     }
 
 
-def left_of(cores: int, memory_mb: int, promised: Iterable[tuple[int, int]]) -> tuple[int, int]:
+def left_of(cores: int, memory_mb: int, promised: Iterable[tuple[int, int] | Hold]) -> tuple[int, int]:
     """Cores and MB that jobs leave; below 0 if more was promised."""
     all_cores, all_mb = max(1, cores), memory_mb
-    for held, mb in promised:
+    for hold in promised:
+        held = hold[0]
         cores -= held
-        memory_mb -= mb or all_mb * held // all_cores
+        memory_mb -= hold[1] or all_mb * held // all_cores
     return cores, memory_mb
 
 

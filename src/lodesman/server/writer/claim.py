@@ -183,7 +183,7 @@ class Claim:
             return (), self.count, UNLIMITED
         offer, request = self.session.offer, self.request
         every = self.live.pilots.held.get(self.pilot_id, {})
-        held = [hold[:2] for hold in every.values() if hold[0] >= 0]
+        held = [hold for hold in every.values() if hold[0] >= 0]
         if len(every) > offer.cores + MOST_HANDED_IN + MOST_AHEAD:
             return (), 0, 0
         if not held:
@@ -194,7 +194,7 @@ class Claim:
         if not cores:
             return (), min(self.count, self.prefetched), 0
         cores = min(cores, request.cores)
-        numbers = [cores, min(max(0, memory_mb), request.memory_mb), request.norm_cpu_seconds]
+        numbers = cores, min(max(0, memory_mb), request.memory_mb), request.norm_cpu_seconds
         return numbers, min(self.count, cores + self.prefetched), cores
 
     def _shared(self, tx: Transaction, cores: int) -> SharedSlot | None:
