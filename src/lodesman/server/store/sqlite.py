@@ -26,7 +26,6 @@ from lodesman.server.store.database import Reader, Writer, let_go
 from lodesman.server.store.files import DatabaseFiles, is_read_only, lock_holder, lock_place
 from lodesman.server.store.migrate import known_migrations, migrate
 from lodesman.server.store.sqlite_checkpoints import BUSY_MS, LOG_PAGES, Checkpointer
-from lodesman.server.store.sqlite_cursor import TextCursor
 from lodesman.server.store.statement import Group, Row
 
 _PAGE_BYTES = 4096
@@ -38,6 +37,66 @@ _LOCKED_MS = 100
 WIDTHS = (64, 16, 4)
 _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table'"
 _VALUES = re.compile(r"\bVALUES\s*(\([^()]*\))\s*\Z")
+
+
+class TextCursor(apsw.Cursor):
+    r"""The rows of one query. A disk or a hand may leave texts that are no UTF-8, where the library gives up: such bytes
+    stand as `\xff`, and each reader finds the damage in its row.
+    """
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        damaged: Iterator[Any] | None = None
+        while True:
+            try:
+                # The library goes on behind a row that it cannot give.
+                yield from iter(super().__next__, None)
+            except UnicodeDecodeError:
+                if not self.is_readonly:
+                    raise
+            else:
+                return
+            # Nothing keeps the fault, whose frame keeps this query: half read, it would keep the connection at its moment.
+            if damaged is None:
+                damaged = iter(_damaged(self))
+            yield next(damaged)
+
+    def fetchone(self) -> Any:
+        """None after the last."""
+        try:
+            return super().fetchone()
+        except UnicodeDecodeError:
+            if not self.is_readonly:
+                raise
+        return _damaged(self)[0]
+
+
+def _damaged(cursor: apsw.Cursor) -> list[tuple[Any, ...]]:
+    names = [f"c{number}" for number in range(len(cursor.description))]
+    values = ", ".join(
+        f"typeof({name}) = 'text', CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) ELSE {name} END"
+        for name in names
+    )
+    query = f"WITH damaged({', '.join(names)}) AS ({cursor.expanded_sql}) SELECT {values} FROM damaged"
+    damaged = []
+    for row in list(cursor.connection.execute(query)):
+        texts = [(value, is_text) for is_text, value in zip(row[::2], row[1::2], strict=True)]
+        if any(is_text and not _is_whole(value) for value, is_text in texts):
+            damaged.append(
+                tuple(
+                    value.decode(errors="backslashreplace") if is_text else value for value, is_text in texts
+                )
+            )
+    return damaged
+
+
+def _is_whole(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class SqliteReader(Reader):
