@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.kits.jobclass_kit import class_of
 
+from lodesman.decide.submission.prepared_classes import PreparedClasses
 from lodesman.languages.gridengine.vocabulary import Vocabulary
 from lodesman.languages.jobclass import ClassSnapshot, access, check_template, classes_of, editing
 from lodesman.languages.jobclass.editing import Author, edit_classes
@@ -50,7 +51,9 @@ def test_the_jobs_of_a_submission_go_through_the_names_of_a_class_once(attribute
     job_class = class_of("m", ",".join(variants), N="S")
     listed = CountedNames((*names(1_000), last))
     resolver = Resolver(
-        classes_of([replace(job_class, **{attribute: listed})], Vocabulary()), "ann", ("physics",)
+        PreparedClasses(classes_of([replace(job_class, **{attribute: listed})], Vocabulary())),
+        "ann",
+        ("physics",),
     )
     CountedNames.walks = 0
     jobs = [{"Executable": "x", "JobClass": "m", "Variant": one} for one in variants * 2]
@@ -106,7 +109,7 @@ def suggested(found, listed="ANY_JC", *, groups=()):
     """What is suggested to ann, and how often a class was looked up for it."""
     by_name = CountedClasses({one.name: one for one in found})
     now = replace(EMPTY, by_name={**EMPTY.by_name})
-    resolver = Resolver(replace(now, by_name=by_name), "ann", groups)
+    resolver = Resolver(PreparedClasses(replace(now, by_name=by_name)), "ann", groups)
     return [resolver.usable(listed) for _ in range(3)][-1], by_name.looks
 
 

@@ -12,6 +12,7 @@ from lodesman.base.errors import SyntaxFault, TooLarge
 from lodesman.decide.matching.limit_rules import RunPlace
 from lodesman.decide.matching.quota_book import QuotaBook
 from lodesman.decide.matching.task_queue import TaskQueueKey
+from lodesman.decide.submission.prepared_classes import PreparedClasses
 from lodesman.languages.gridengine.vocabulary import Vocabulary
 from lodesman.languages.jobclass import EditEntry, Give, classes_of, merge
 from lodesman.languages.jobclass.editing import Author, edit_classes
@@ -122,7 +123,7 @@ def test_nothing_that_waits_for_quota_sets_or_classes_takes_long():
         spent = {f"quotas, {name}": seconds_of_quotas(body) for name, body in QUOTAS.items()}
         for name, body in CLASSES.items():
             classes = classes_with(body)
-            resolver = Resolver(classes, "ann", ())
+            resolver = Resolver(PreparedClasses(classes), "ann", ())
             spent[f"class, {name}"] = seconds_of(lambda use=resolver: use.resolve_all(submission()))
     assert {name: seconds for name, seconds in spent.items() if seconds > most} == {}
 
@@ -164,7 +165,7 @@ def test_jobs_of_large_classes_are_prepared_beside_the_loop():
     classes = classes_with(CLASSES["context"])
     room = classes.get("c", "ann").size
     assert 0 < room <= 2 * _LARGE
-    resolver = Resolver(classes, "ann", (), room=room)
+    resolver = Resolver(PreparedClasses(classes), "ann", (), room=room)
     resolver.resolve_all(submission())
     with pytest.raises(TakesLong):
         resolver.resolve_all(submission())
@@ -173,7 +174,7 @@ def test_jobs_of_large_classes_are_prepared_beside_the_loop():
 def test_the_classes_of_a_submission_give_so_much_and_no_more(monkeypatch):
     classes = classes_with(CLASSES["context"])
     monkeypatch.setattr(resolving, "_MOST_GIVEN", 2 * classes.get("c", "ann").size)
-    resolver = Resolver(classes, "ann", ())
+    resolver = Resolver(PreparedClasses(classes), "ann", ())
     resolver.resolve_all(submission())
     resolver.resolve_all(submission())
     with pytest.raises(TooLarge, match="letters in all") as no:

@@ -17,12 +17,13 @@ from lodesman.decide.matching.offers import PoolScope
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import compile_requirements, load_resources
 from lodesman.decide.submission import exclusions
+from lodesman.decide.submission.prepared_classes import PreparedClasses
 from lodesman.languages.gridengine.vocabulary import Vocabulary
 from lodesman.languages.jobclass import classes_of
 from lodesman.server.writer.prepare import prepare
 from lodesman.wire.accounts import Principal
 
-NO_CLASSES = classes_of([], Vocabulary())
+NO_CLASSES = PreparedClasses(classes_of([], Vocabulary()))
 ANN = Principal(kind="user", name="ann", vo="lab", groups=("physics", "open"))
 
 

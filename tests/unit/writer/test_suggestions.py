@@ -18,6 +18,7 @@ from lodesman.decide.matching.offers import PoolScope
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import load_resources
 from lodesman.decide.submission import find_exclusions
+from lodesman.decide.submission.prepared_classes import PreparedClasses
 from lodesman.languages.gridengine.vocabulary import Vocabulary
 from lodesman.languages.jobclass import classes_of
 from lodesman.server.writer.prepare import prepare
@@ -79,7 +80,7 @@ jobs = st.fixed_dictionaries(
 
 def submit(description, policy, *, hold=False):
     body = SubmitBody(text=json.dumps(description), form="json", hold_if_impossible=hold)
-    return prepare(body, ANN, policy, None, classes_of([], Vocabulary()))[0]
+    return prepare(body, ANN, policy, None, PreparedClasses(classes_of([], Vocabulary())))[0]
 
 
 def changed(description, change):

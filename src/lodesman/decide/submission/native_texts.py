@@ -76,10 +76,11 @@ def _amount_problem(resource: Complex, amount: str, value: Value) -> str:
 
 def cores_of_memory(pe_range: object, complexes: Complexes) -> int:
     """For how many cores memory is asked: the job's, or 1 if its complex is one of JOB."""
+    if not isinstance(pe_range, str):
+        return 1
     resources = filter(None, map(complexes.get, (MEMORY, *FREE_MEMORY)))
     used_up = next((resource.consumable for resource in resources if resource.is_consumable), Consumable.YES)
-    is_by_core = used_up is Consumable.YES and isinstance(pe_range, str)
-    return (smallest_slots(str(pe_range)) if is_by_core else None) or 1
+    return (smallest_slots(pe_range) if used_up is Consumable.YES else None) or 1
 
 
 def canonical(values: JobValues, complexes: Complexes) -> Said:

@@ -10,11 +10,12 @@ own defaults, which could not be separated from the user's words.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec import Struct, field
 
-from lodesman.decide.submission.native import free_memory, record_of, values_of, with_free_memory
+from lodesman.decide.submission.native import SaidRecord, free_memory, with_free_memory
 from lodesman.decide.submission.native_table import BY_USER, FILES, FREE_MEMORY, HOLD, MEMORY, path_of
 from lodesman.decide.submission.native_texts import (
     Path,
@@ -24,6 +25,7 @@ from lodesman.decide.submission.native_texts import (
     flat,
     key_names,
 )
+from lodesman.decide.submission.prepared_classes import GivenValues, give_values
 from lodesman.decide.submission.resolution import (
     Breach,
     JsvView,
@@ -32,6 +34,7 @@ from lodesman.decide.submission.resolution import (
     SubmissionRefusal,
     ValueSource,
 )
+from lodesman.decide.submission.shapes import shape_of
 from lodesman.languages.gridengine.complexes import STOCK_COMPLEXES, Complexes
 from lodesman.languages.gridengine.values import UnreadableValue
 from lodesman.languages.jobclass import (
@@ -55,6 +58,7 @@ from lodesman.languages.jobs.record import Record, shown
 from lodesman.wire.jobs import Notice
 
 _MOST_RESTARTS: Final = 10
+_ORDER: Final = {step: place for place, step in enumerate(ValueSource)}
 _NO_CLASS: Final = "NONE"
 _OF_CLASSES: Final = frozenset(
     spelling.lower()
@@ -66,6 +70,8 @@ _NAME: Final = "N"
 
 # `class` or `class.variant` -> what its jobs get, or why this user cannot have it
 Derive = Callable[[str], ClassSnapshot | ClassRefusal]
+# what it gives to jobs, with the defaults
+GiveValues = Callable[[ClassSnapshot | None], GivenValues]
 
 
 class SubmissionRules(Struct, frozen=True, kw_only=True):
@@ -92,9 +98,11 @@ class DraftRecord(Struct, frozen=True, kw_only=True):
 Resolution = Generator[JsvView, JsvView, ResolvedRecord | SubmissionRefusal]
 
 
-def resolve(draft: DraftRecord, rules: SubmissionRules, derive: Derive) -> Resolution:
+def resolve(
+    draft: DraftRecord, rules: SubmissionRules, derive: Derive, give: GiveValues | None = None
+) -> Resolution:
     """Yields what the server JSV must see, and is sent its answer. Without class, system defaults and JSV the record
-    comes back as it is.
+    comes back as it is. `give`: keeps what it worked out; None: nothing is kept.
     """
     job_class, variant = asked_class(draft.record), class_of(draft.record)[1]
     if variant and split_name(job_class)[1] != variant:
@@ -102,18 +110,42 @@ def resolve(draft: DraftRecord, rules: SubmissionRules, derive: Derive) -> Resol
         return SubmissionRefusal(sentence=f"Variant {shown(variant)}: {reason}", attribute="Variant")
     chosen = choose_class(job_class, rules.default_jc, enforce_jc=rules.enforce_jc)
     if isinstance(chosen, str) or job_class or draft.edits or draft.client_jsv or rules.defaults or rules.jsv:
-        return (yield from _Steps(draft, rules, derive).run(chosen, asked=bool(job_class)))
+        give = give or partial(give_values, defaults=rules.defaults, complexes=rules.complexes)
+        is_plain = not (draft.edits or draft.client_jsv or draft.usual_name or draft.hold or rules.jsv)
+        if not is_plain or not isinstance(chosen, str):
+            return (yield from _Steps(draft, rules, derive, give).run(chosen, asked=bool(job_class)))
+        snapshot = derive(chosen)
+        if isinstance(snapshot, ClassRefusal):
+            return _refused(snapshot, by_default=not job_class)
+        return (yield from _by_shape(draft, rules, chosen, snapshot, give(snapshot)))
     if isinstance(chosen, ClassRefusal):
         return _refused(chosen)
     return ResolvedRecord(record=draft.record)
 
 
+def _by_shape(
+    draft: DraftRecord, rules: SubmissionRules, chosen: str, snapshot: ClassSnapshot, given: GivenValues
+) -> Resolution:
+    """What came of another record of this shape, or else of the steps."""
+    shape = shape_of(draft.record)
+    plan = given.shapes.get(shape)
+    if plan is not None and (found := plan.resolve(draft.record)) is not None:
+        return found
+    steps = _Steps(draft, rules, lambda _: snapshot, lambda _: given)
+    result = yield from steps.run(chosen, asked=bool(asked_class(draft.record)))
+    if isinstance(result, ResolvedRecord):
+        given.keep_shape(shape, draft.record, result)
+    return result
+
+
 class _Steps:
-    def __init__(self, draft: DraftRecord, rules: SubmissionRules, derive: Derive) -> None:
+    def __init__(self, draft: DraftRecord, rules: SubmissionRules, derive: Derive, give: GiveValues) -> None:
         self.draft = draft
         self.rules = rules
         self.derive = derive
-        self.notices = values_of(draft.record, rules.complexes)[1]
+        self.give = give
+        self.record = SaidRecord(draft.record, rules.complexes)
+        self.notices = self.record.notices
         self.writers: dict[Path, Origin] = {}
         self.said: dict[str, str | None] = {}  # requests of the record itself
         self.runs = 0
@@ -135,7 +167,8 @@ class _Steps:
                     sentence=sentence, chain=(*chain, name), jsv_runs=self.runs, jsv=self.rules.jsv
                 )
             chain.append(name)
-            values = self._filled(snapshot)
+            given = self.give(snapshot)
+            values = self._filled(given)
             if isinstance(values, SubmissionRefusal) or not self.rules.jsv:
                 break
             answer = yield JsvView(values=values, job_class=chosen if isinstance(chosen, str) else "")
@@ -148,25 +181,24 @@ class _Steps:
             # default_jc counts only for what the user left open.
             chosen = choose_class(answer.job_class or _NO_CLASS, "", enforce_jc=self.rules.enforce_jc)
             origin = Origin(step=ValueSource.SERVER_JSV, script=self.rules.jsv)
-        return values if isinstance(values, SubmissionRefusal) else self._end(snapshot, values, origin)
+        return values if isinstance(values, SubmissionRefusal) else self._end(given, values, origin)
 
     def _canonical(self, values: JobValues) -> JobValues:
         texts, notices = canonical(values, self.rules.complexes)
         self.notices += notices
         return texts
 
-    def _filled(self, snapshot: ClassSnapshot | None) -> JobValues | SubmissionRefusal:
+    def _filled(self, given: GivenValues) -> JobValues | SubmissionRefusal:
         """Steps 1 to 4."""
-        self.writers = {}
-        values = dict(self._canonical(self.rules.defaults))
-        own_name = values_of(self.draft.record, self.rules.complexes)[0].get(_NAME)
+        self.notices += given.notices
+        values, self.writers = dict(given.defaults), dict(given.default_writers)
+        own_name = self.record.values.get(_NAME)
         if self.draft.usual_name and own_name:
             values.setdefault(_NAME, own_name)
-        self._write(flat(values), ValueSource.DEFAULT)
-        of_class = self._canonical(snapshot.values) if snapshot else {}
-        values |= of_class
-        self._write(flat(of_class), ValueSource.CLASS)
-        own = dict(values_of(self.draft.record, self.rules.complexes, values.get("pe_range"))[0])
+            self._write([(_NAME, None)], ValueSource.DEFAULT)
+        values |= given.values
+        self.writers |= given.writers
+        own = dict(self.record.beside(values.get("pe_range")))
         if self.draft.usual_name:
             own.pop(_NAME, None)
         if self.draft.hold:
@@ -197,7 +229,10 @@ class _Steps:
         return after
 
     def _write(self, paths: Iterable[Path], step: ValueSource) -> None:
-        self.writers |= {path: self._origin(path, step) for path in paths}
+        if step is ValueSource.COMMAND_LINE and self.draft.client_jsv:
+            self.writers |= {path: self._origin(path, step) for path in paths}
+        else:
+            self.writers |= dict.fromkeys(paths, self._origin((_JC, None), step))
 
     def _origin(self, path: Path, step: ValueSource) -> Origin:
         if step is ValueSource.COMMAND_LINE and self.draft.client_jsv:
@@ -208,11 +243,11 @@ class _Steps:
         return Origin(step=step, script=self.rules.jsv if step is ValueSource.SERVER_JSV else "")
 
     def _end(
-        self, snapshot: ClassSnapshot | None, values: JobValues, of_class: Origin
+        self, given: GivenValues, values: JobValues, of_class: Origin
     ) -> ResolvedRecord | SubmissionRefusal:
         """Step 6, and the record."""
-        usual = Origin(step=ValueSource.COMMAND_LINE)
-        violated = violations(snapshot, values, self.rules.complexes)
+        usual, snapshot = Origin(step=ValueSource.COMMAND_LINE), given.snapshot
+        violated = _violations(given.held, values, self.rules.complexes) if given.held else ()
         breaches = tuple(
             Breach(violation=violation, origin=self.writers.get((violation.attribute, violation.key), usual))
             for violation in violated
@@ -226,7 +261,7 @@ class _Steps:
         )
         if snapshot and breaches:
             return access_refusal(snapshot, breaches, self.runs)
-        record, notices = record_of(self.draft.record, values, self.rules.complexes)
+        record, notices = self.record.changed(values)
         origins = {path_of(*path): self.writers[path] for path in self._by_step(values)}
         free = self._free_memory(values)
         if free and (wider := with_free_memory(record, values, free, self.rules.complexes)) is not record:
@@ -266,21 +301,24 @@ class _Steps:
 
     def _by_step(self, values: JobValues) -> list[Path]:
         """Of several that are one attribute here, the last writer's comes last."""
-        order = list(ValueSource)
-        return sorted(flat(values), key=lambda path: order.index(self.writers[path].step))
+        return sorted(flat(values), key=lambda path: _ORDER[self.writers[path].step])
 
 
 def violations(
     snapshot: ClassSnapshot | None, values: JobValues, complexes: Complexes
 ) -> tuple[Violation, ...]:
     """What a class does not allow, but for a limit of memory that only repeats its free memory."""
-    if snapshot is None:
-        return ()
-    held, requests = canonical_snapshot(snapshot, complexes), entries_of("l_hard", values.get("l_hard"))
-    of_class = held.attributes.get("l_hard")
-    named = {entry.key for entry in of_class.entries or ()} if isinstance(of_class, ClassList) else set()
-    if MEMORY not in named and requests.get(MEMORY) == free_memory(requests, FREE_MEMORY):
-        values = {**values, "l_hard": {key: text for key, text in requests.items() if key != MEMORY}}
+    return _violations(canonical_snapshot(snapshot, complexes), values, complexes) if snapshot else ()
+
+
+def _violations(held: ClassSnapshot, values: JobValues, complexes: Complexes) -> tuple[Violation, ...]:
+    """The same of a class with canonical values."""
+    requests = entries_of("l_hard", values.get("l_hard"))
+    if MEMORY in requests and requests[MEMORY] == free_memory(requests, FREE_MEMORY):
+        of_class = held.attributes.get("l_hard")
+        named = {entry.key for entry in of_class.entries or ()} if isinstance(of_class, ClassList) else set()
+        if MEMORY not in named:
+            values = {**values, "l_hard": {key: text for key, text in requests.items() if key != MEMORY}}
     return check(held, values, key_names(complexes))
 
 

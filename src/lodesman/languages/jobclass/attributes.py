@@ -68,7 +68,11 @@ def entries_of(attribute: str, value: JobValue | None) -> dict[str, str | None]:
         return {}
     if isinstance(value, str):
         value = read_list(kind_of(attribute), value)
-    return dict(value) if isinstance(value, Mapping) else {str(at): text for at, text in enumerate(value)}
+    return (
+        dict(value)
+        if isinstance(value, (dict, Mapping))
+        else {str(at): text for at, text in enumerate(value)}
+    )
 
 
 def read_list(kind: AttributeKind, text: str) -> Mapping[str, str | None] | tuple[str, ...]:

@@ -20,6 +20,7 @@ from lodesman.languages.jobclass.model import (
 from lodesman.languages.jobclass.rights import (
     ClassRefusal,
     ClassUser,
+    MakeSnapshot,
     choose_class,
     derive,
     no_class,
@@ -80,10 +81,12 @@ class Classes(Struct, frozen=True, kw_only=True):
         """`name`: `class` or `class.variant`."""
         return self.of(user, groups).get(name)
 
-    def of(self, user: str, groups: Collection[str] = ()) -> ClassesOfUser:
+    def of(
+        self, user: str, groups: Collection[str] = (), snapshot: MakeSnapshot = JobClass.snapshot
+    ) -> ClassesOfUser:
         """The classes for this user."""
         lists = self.vocabulary.lists_of(user, groups) | (set(groups) - self.vocabulary.user_lists.keys())
-        return ClassesOfUser(self, ClassUser(user, lists))
+        return ClassesOfUser(self, ClassUser(user, lists), snapshot)
 
     def find(self, full_name: str) -> tuple[JobClass, frozenset[str]] | ClassRefusal:
         """The class, and the variants that are meant: of a class alone all."""
@@ -139,10 +142,10 @@ class Classes(Struct, frozen=True, kw_only=True):
 class ClassesOfUser:
     """Job classes for one user; what is judged once is kept."""
 
-    __slots__ = ("_classes", "_known", "_suggested", "_user")
+    __slots__ = ("_classes", "_known", "_snapshot", "_suggested", "_user")
 
-    def __init__(self, classes: Classes, user: ClassUser) -> None:
-        self._classes, self._user = classes, user
+    def __init__(self, classes: Classes, user: ClassUser, snapshot: MakeSnapshot) -> None:
+        self._classes, self._user, self._snapshot = classes, user, snapshot
         self._known: dict[str, ClassSnapshot | ClassRefusal] = {}
         self._suggested: dict[str, str | None] = {}
 
@@ -150,7 +153,7 @@ class ClassesOfUser:
         """`name`: `class` or `class.variant`."""
         snapshot = self._known.get(name)
         if snapshot is None:
-            snapshot = self._known[name] = derive(self._classes.by_name, name, self._user)
+            snapshot = self._known[name] = derive(self._classes.by_name, name, self._user, self._snapshot)
         return snapshot
 
     def usable(self, listed: str) -> str | None:

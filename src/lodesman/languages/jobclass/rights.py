@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -138,7 +138,16 @@ class ClassUser:
         return _no(RefusalReason.NOT_ALLOWED, sentence)
 
 
-def derive(classes: Mapping[str, JobClass], full_name: str, user: ClassUser) -> ClassSnapshot | ClassRefusal:
+MakeSnapshot = Callable[[JobClass, str], ClassSnapshot]
+"""What a job of a variant keeps."""
+
+
+def derive(
+    classes: Mapping[str, JobClass],
+    full_name: str,
+    user: ClassUser,
+    snapshot: MakeSnapshot = JobClass.snapshot,
+) -> ClassSnapshot | ClassRefusal:
     """What a job gets and keeps of a class, or why the user cannot have it."""
     name, variant = split_name(full_name)
     job_class = classes.get(name)
@@ -157,4 +166,4 @@ def derive(classes: Mapping[str, JobClass], full_name: str, user: ClassUser) -> 
             )
             return _no(RefusalReason.CONFLICT, sentence)
         case ClassState.ENABLED:
-            return job_class.snapshot(variant)
+            return snapshot(job_class, variant)

@@ -74,7 +74,14 @@ async def _submit(
 
     def check(db: Reader, room: int | None = None) -> tuple[PreparedSubmission, Sequence[jobs.Notice]]:
         return prepare(
-            body, who, core.policy, db, core.job_classes.now, verified=verified, room=room, shelf=core.shelf
+            body,
+            who,
+            core.policy,
+            db,
+            core.job_classes.prepared,
+            verified=verified,
+            room=room,
+            shelf=core.shelf,
         )
 
     try:

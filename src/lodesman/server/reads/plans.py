@@ -22,6 +22,7 @@ from lodesman.decide.rehearse.shares import ShareChange, shared_places, waiting_
 from lodesman.decide.resources import FilePosition
 from lodesman.decide.resources.draft import ConfigDraft, RawParam
 from lodesman.decide.resources.load import build
+from lodesman.decide.submission.prepared_classes import PreparedClasses
 from lodesman.server.loops.direct import Director
 from lodesman.server.loops.left_out import NOTHING, Item
 from lodesman.server.loops.refresh import evaluate
@@ -89,9 +90,8 @@ def plan_job(
     it would be refused with, but answers Impossible.
     """
     refusal = None
-    ready = partial(
-        prepare, who=who, policy=state.policy, db=None, classes=state.classes(), verified=verified
-    )
+    classes = PreparedClasses(state.classes())
+    ready = partial(prepare, who=who, policy=state.policy, db=None, classes=classes, verified=verified)
     try:
         prepared, notices = ready(body)
     except Impossible as wrong:

@@ -12,6 +12,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from lodesman.base.errors import InvalidConfig, InvalidJob, TooOften, Unavailable
+from lodesman.decide.submission.prepared_classes import PreparedClasses
 from lodesman.languages.jobclass import Classes
 from lodesman.server.jsv import JsvOutcome, JsvPool, Parameters, server_script
 from lodesman.server.jsv.chain import asker
@@ -38,7 +39,7 @@ class JsvRoom:
         self._pool = JsvPool(self._url, settings, workers=section.workers)
         self.threads = ThreadPoolExecutor(section.workers + _SPARE_THREADS, thread_name_prefix="jsv")
 
-    def verified(self, body: VerifyBody, classes: Classes) -> list[VerifyResult]:
+    def verified(self, body: VerifyBody, classes: PreparedClasses) -> list[VerifyResult]:
         """What becomes of each description. Raises what refuses any of them: then all are refused."""
         group = body.submission.group or next(iter(body.groups), "")
         resolver = Resolver(
@@ -80,7 +81,7 @@ class Verifier:
     def __init__(self, load: Callable[[], Awaitable[Classes]]) -> None:
         self._load = load
         self._loading = asyncio.Lock()
-        self._known: tuple[tuple[int, int], Classes] | None = None
+        self._known: tuple[tuple[int, int], PreparedClasses] | None = None
         self._configurations = 0
         self._room: JsvRoom | None = None
         self._changing = threading.Lock()  # of the room
@@ -114,13 +115,13 @@ class Verifier:
             words = f"{_MOST_WAITING:,} submissions wait for the JSV of the server."
             raise Unavailable(words, hint="Try again in a moment.")
 
-    async def _classes(self, version: int | None) -> Classes:
+    async def _classes(self, version: int | None) -> PreparedClasses:
         if version is None:
-            return await self._load()
+            return PreparedClasses(await self._load())
         async with self._loading:
             version_now = version, self._configurations
             if self._known is None or self._known[0] != version_now:
-                self._known = version_now, await self._load()
+                self._known = version_now, PreparedClasses(await self._load())
             return self._known[1]
 
     def configured(self, section: JsvSection) -> None:

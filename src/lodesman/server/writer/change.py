@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from lodesman.base.errors import InvalidJob, LodesmanError, TooLarge
 from lodesman.decide.matching.policy import Policy
+from lodesman.decide.submission.prepared_classes import PreparedClasses
 from lodesman.languages import jobs
 from lodesman.languages.jobclass import Classes
 from lodesman.server.store import Reader, submit_pools
@@ -130,7 +131,7 @@ class ChangePreparation:
         if after.project != before.project or "JobGroup" in self._change.given:
             all_groups = replace(who, groups=groups_of(self._db, kind.owner))
             check_project(after.project, all_groups, self._policy)
-        resolver = Resolver(self._classes, kind.owner, groups_of(self._db, kind.owner))
+        resolver = Resolver(PreparedClasses(self._classes), kind.owner, groups_of(self._db, kind.owner))
         work = Preparation(self._body, who, self._policy, self._db, resolver)
         config = work.config("")
         # One cohort: values other than texts that members differ in were filled in before.

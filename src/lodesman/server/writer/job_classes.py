@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from lodesman.base.errors import Conflict, LodesmanError, TooLarge
 from lodesman.decide.resources import Fault, FilePosition, ResourceTree, written_jc_lists
+from lodesman.decide.submission.prepared_classes import PreparedClasses
 from lodesman.languages.gridengine.vocabulary import Vocabulary
 from lodesman.languages.jobclass import (
     Classes,
@@ -65,8 +66,17 @@ class ClassRules:
     """The classes that hold now."""
 
     def __init__(self, classes: Classes) -> None:
+        self._prepared = PreparedClasses(classes)
         # As of the last commit, for any thread; and with what is not committed yet, for the writer's thread.
         self.now = self.latest = classes
+
+    @property
+    def prepared(self) -> PreparedClasses:
+        """Those of `now`, with what was worked out of them."""
+        now, prepared = self.now, self._prepared
+        if prepared.classes is not now:
+            self._prepared = prepared = PreparedClasses(now)
+        return prepared
 
     def use(self, tx: Transaction, classes: Classes) -> None:
         """Use these classes from the commit on."""

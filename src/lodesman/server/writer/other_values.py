@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lodesman.base.errors import InvalidJob
+from lodesman.decide.submission.prepared_classes import PreparedClasses
 from lodesman.decide.submission.resolution import ValueSource
 from lodesman.decide.submission.resolve import DraftRecord, asked_class, full_name, with_class
 from lodesman.decide.submission.waiting import (
@@ -121,7 +122,7 @@ class OtherValues:
         if usual_name:
             own["JobName"] = job.name
         draft = DraftRecord(record=with_class(own, *self._class(job)), usual_name=usual_name)
-        resolver = Resolver(self._classes, kind.owner, groups_of(self._db, kind.owner))
+        resolver = Resolver(PreparedClasses(self._classes), kind.owner, groups_of(self._db, kind.owner))
         record, resolution = resolver.resolve_waiting(draft, ASKED)
         names = (name for name in {**whole, **record} if jobs.by_name(name) or name in PARAMETERS)
         changes = {

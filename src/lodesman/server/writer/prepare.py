@@ -16,8 +16,8 @@ from lodesman.decide.matching.policy import JudgedJob, Policy, VOConfig
 from lodesman.decide.resources.requirement import without_clause
 from lodesman.decide.submission import Exclusions, JobDraft, ban_of_nothing, find_exclusions, optimize
 from lodesman.decide.submission.native import hold_of
+from lodesman.decide.submission.prepared_classes import PreparedClasses
 from lodesman.languages import jobs
-from lodesman.languages.jobclass import Classes
 from lodesman.languages.jobs.record import NO_POSITIONS, PositionMap, Record, shown
 from lodesman.server.store import Reader
 from lodesman.server.store.sandboxes import uploaded_size
@@ -299,7 +299,7 @@ class Preparation:
 
 
 def prepare(
-    body: SubmitBody, who: Principal, policy: Policy, db: Reader | None, classes: Classes,
+    body: SubmitBody, who: Principal, policy: Policy, db: Reader | None, classes: PreparedClasses,
     *, verified: Sequence[VerifyResult] | None = None, room: int | None = None, shelf: Shelf | None = None,
 ) -> tuple[PreparedSubmission, Sequence[Notice]]:  # fmt: skip
     """Check a submission. Without a database input files are not checked. `verified`: what the server's JSV left of

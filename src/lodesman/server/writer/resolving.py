@@ -12,12 +12,13 @@ from lodesman.base.errors import InvalidJob, InvalidRequest, LodesmanError, TooL
 from lodesman.decide.submission.native import record_of, with_attributes
 from lodesman.decide.submission.native_table import FREE_MEMORY, MEMORY, SCALARS
 from lodesman.decide.submission.native_texts import request_problem
+from lodesman.decide.submission.prepared_classes import PreparedClasses
 from lodesman.decide.submission.resolution import JsvView, ResolvedRecord, SubmissionRefusal
 from lodesman.decide.submission.resolve import DraftRecord, SubmissionRules, names_class, resolve
 from lodesman.languages import jobs
 from lodesman.languages.gridengine.complexes import Complexes
 from lodesman.languages.gridengine.values import UnreadableValue
-from lodesman.languages.jobclass import Classes, ClassRefusal, ClassSnapshot, JobValue
+from lodesman.languages.jobclass import ClassRefusal, ClassSnapshot, JobValue
 from lodesman.languages.jobclass.attributes import KINDS
 from lodesman.languages.jobclass.attributes import entries_of as parts_of
 from lodesman.languages.jobclass.classes import REQUESTS
@@ -48,12 +49,13 @@ class Resolver:
     """The six steps for the submissions of one user."""
 
     def __init__(
-        self, classes: Classes, user: str, groups: Sequence[str], *, jsv: str = "", ask: Ask | None = None,
+        self, prepared: PreparedClasses, user: str, groups: Sequence[str], *, jsv: str = "", ask: Ask | None = None,
         room: int | None = None,
     ) -> None:  # fmt: skip
         """`jsv`: the name of the JSV that `ask` asks. `room`: letters that classes may give; None: any number."""
-        self._classes = classes
-        self._own = classes.of(user, groups)
+        classes = prepared.classes
+        self._prepared, self._classes = prepared, classes
+        self._own = prepared.of(user, groups)
         self._jsv, self._ask = jsv, ask
         self._room, self._given = room, 0
         self._is_plain = not (classes.default_jc or classes.enforce_jc or classes.defaults or jsv)
@@ -73,14 +75,14 @@ class Resolver:
             jobs.locate(wrong, places)
             raise wrong
         same = result.record is original
-        return VerifyResult(None if same else result.record, _stored_resolution(result), list(result.notices))
+        return VerifyResult(None if same else result.record, self._stored(result), list(result.notices))
 
     def resolve_waiting(self, draft: DraftRecord, subject: str) -> tuple[jobs.Record, Resolution | None]:
         """For another class: steps 1 to 4, and 6. `subject`: what errors refuse. Raises InvalidJob, Forbidden."""
         result = self._steps(draft)
         if isinstance(result, SubmissionRefusal):
             raise replace(result, asked=subject).error
-        return result.record, _stored_resolution(result)
+        return result.record, self._stored(result)
 
     def _steps(self, draft: DraftRecord) -> ResolvedRecord | SubmissionRefusal:
         classes = self._classes
@@ -91,7 +93,7 @@ class Resolver:
             complexes=classes.vocabulary.complexes,
             jsv=self._jsv,
         )
-        steps = resolve(draft, rules, self._derive)
+        steps = resolve(draft, rules, self._derive, self._prepared.given)
         try:
             view = next(steps)
             while True:
@@ -101,6 +103,18 @@ class Resolver:
             result: ResolvedRecord | SubmissionRefusal = end.value
             return result
 
+    def _stored(self, resolved: ResolvedRecord) -> Resolution | None:
+        snapshot, origins = (
+            resolved.snapshot,
+            {name: str(origin) for name, origin in resolved.origins.items()},
+        )
+        if snapshot is None:
+            return Resolution(origins=origins) if origins else None
+        return Resolution(
+            job_class=snapshot.name, revision=snapshot.revision, origins=origins,
+            snapshot=self._prepared.text_of(snapshot),
+        )  # fmt: skip
+
     def usable(self, listed: str) -> str | None:
         """As `ClassesOfUser.usable`."""
         return self._own.usable(listed)
@@ -108,7 +122,7 @@ class Resolver:
     def _derive(self, name: str) -> ClassSnapshot | ClassRefusal:
         derived = self._own.get(name)
         if isinstance(derived, ClassSnapshot):
-            self._given += derived.size
+            self._given += self._prepared.size_of(derived)
             if self._room is not None and self._given > self._room:
                 raise TakesLong
             if self._given > _MOST_GIVEN:
@@ -133,16 +147,6 @@ class Resolver:
     def _resolve_entry(self, body: PlanJobBody, entry: str | jobs.Record) -> VerifyResult:
         record, places, _ = read_entry(body, entry)
         return self.resolve(record, places, body)
-
-
-def _stored_resolution(resolved: ResolvedRecord) -> Resolution | None:
-    snapshot, origins = resolved.snapshot, {name: str(origin) for name, origin in resolved.origins.items()}
-    if snapshot is None:
-        return Resolution(origins=origins) if origins else None
-    return Resolution(
-        job_class=f"{snapshot.job_class}.{snapshot.variant}", revision=snapshot.revision, origins=origins,
-        snapshot=snapshot.to_json(),
-    )  # fmt: skip
 
 
 def entries_of(body: PlanJobBody) -> Sequence[str | jobs.Record]:
