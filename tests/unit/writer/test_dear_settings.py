@@ -171,6 +171,13 @@ def test_jobs_of_large_classes_are_prepared_beside_the_loop():
         resolver.resolve_all(submission())
 
 
+def test_many_jobs_of_a_small_class_are_prepared_beside_the_loop():
+    classes = classes_with("N S")
+    resolver = Resolver(PreparedClasses(classes), "ann", (), room=_LARGE)
+    with pytest.raises(TakesLong):
+        resolver.resolve_all(SubmitBody(jobs=[{"Executable": "x", "JobClass": "c"}] * 400))
+
+
 def test_the_classes_of_a_submission_give_so_much_and_no_more(monkeypatch):
     classes = classes_with(CLASSES["context"])
     monkeypatch.setattr(resolving, "_MOST_GIVEN", 2 * classes.get("c", "ann").size)

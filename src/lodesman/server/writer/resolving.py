@@ -36,6 +36,8 @@ Ask = Callable[[JsvView], JsvView]
 _AS_GIVEN: Final = VerifyResult(None, None, [])
 # The most letters that classes give a submission: each takes microseconds.
 _MOST_GIVEN: Final = 8_000_000
+# As many letters take as long as the six steps of a job (0.15 ms).
+_LETTERS_OF_STEPS: Final = 64
 
 
 _JUDGED: Final = frozenset({*REQUESTS, *SCALARS, "t"})
@@ -52,12 +54,14 @@ class Resolver:
         self, prepared: PreparedClasses, user: str, groups: Sequence[str], *, jsv: str = "", ask: Ask | None = None,
         room: int | None = None,
     ) -> None:  # fmt: skip
-        """`jsv`: the name of the JSV that `ask` asks. `room`: letters that classes may give; None: any number."""
+        """`jsv`: the name of the JSV that `ask` asks. `room`: letters that classes may give, steps counted in letters;
+        None: any number.
+        """
         classes = prepared.classes
         self._prepared, self._classes = prepared, classes
         self._own = prepared.of(user, groups)
         self._jsv, self._ask = jsv, ask
-        self._room, self._given = room, 0
+        self._room, self._given, self._jobs = room, 0, 0
         self._is_plain = not (classes.default_jc or classes.enforce_jc or classes.defaults or jsv)
 
     def resolve(self, record: jobs.Record, places: PositionMap, body: PlanJobBody) -> VerifyResult:
@@ -123,8 +127,9 @@ class Resolver:
         derived = self._own.get(name)
         if isinstance(derived, ClassSnapshot):
             self._given += self._prepared.size_of(derived)
-            if self._room is not None and self._given > self._room:
+            if self._room is not None and self._given + self._jobs * _LETTERS_OF_STEPS > self._room:
                 raise TakesLong
+            self._jobs += 1
             if self._given > _MOST_GIVEN:
                 raise TooLarge(
                     f"The classes of these jobs give them more than {_MOST_GIVEN:,} letters in all.",
