@@ -164,3 +164,16 @@ def test_a_stop_ends_a_pilot_whose_directory_is_gone_and_comes_back(tmp_path, is
     ending = later if is_later else backend
     assert ending.stop_all(grace_seconds=1.0, deadline_seconds=60.0) == ()
     assert not pilot_processes.find_marked(paths, pilot_processes.living_processes())
+
+
+def test_who_has_only_ended_pilots_is_idle_and_tells_of_new_ones(tmp_path, machine):
+    told: list[int] = []
+    backend = LocalBackend(tmp_path, {QUEUE: 0}, stored=lambda: told.append(1))
+    assert not backend.is_idle  # nothing is known before the first tick
+    backend.tick()
+    assert (backend.is_idle, told) == (True, [])
+    send(backend, QUEUE, "p-1")
+    assert (backend.is_idle, told) == (False, [1])
+    PilotDirectory(tmp_path / "p-1").write_swept_end()
+    backend.tick()
+    assert backend.is_idle

@@ -10,6 +10,7 @@ import threading
 from concurrent.futures import Executor, Future
 from functools import partial
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -46,13 +47,13 @@ class AtOnce(Executor):
 class Days:
     """A loop of the given pace in leaping time; `plan`: at which times it is woken. `took`: how long its step takes."""
 
-    def __init__(self, *, seconds, gap, until, plan=(), took=0.0):
+    def __init__(self, *, seconds, gap, until, plan=(), took=0.0, idle=0.0):
         self.begun: list[float] = []
         selector = Leap()
         self._loop = asyncio.SelectorEventLoop(selector)
         self._loop.time = lambda: selector.now  # type: ignore[method-assign]
         self._selector, self._took = selector, took
-        self._one = Loop("director", seconds, self._step, gap=gap)
+        self._one = Loop("director", seconds, self._step, gap=gap, idle=lambda: idle)
         try:
             self._loop.run_until_complete(self._run(plan, until))
         finally:
@@ -75,6 +76,56 @@ class Days:
 
 def test_time_alone_wakes_a_loop():
     assert Days(seconds=60.0, gap=5.0, until=200.0).begun == [0.0, 60.0, 120.0, 180.0]
+
+
+def test_the_length_of_a_step_does_not_move_the_next_ones():
+    """Else loops of one pace would drift apart, and each would wake the process for itself."""
+    assert Days(seconds=1.0, gap=0.0, until=4.5, took=0.003).begun == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert Days(seconds=0.5, gap=0.0, until=2.2, took=0.3).begun == [0.0, 0.75, 1.5]  # it rests, too
+
+
+@pytest.mark.parametrize(
+    ("idle", "begun"),
+    [(0.0, [0.0, 10.0, 14.0, 24.0]), (13.0, [0.0, 13.0, 14.0, 27.0]), (1e6, [0.0, 14.0, 74.0])],
+)
+def test_a_loop_with_nothing_to_do_rests_a_minute_at_most_unless_it_is_woken(idle, begun):
+    assert Days(seconds=10.0, gap=0.5, until=begun[-1] + 5.0, plan=[14.0], idle=idle).begun == begun
+
+
+def idle_process():
+    """The loops of a process without pilots, whose passes are not due."""
+    process = object.__new__(BackgroundProcess)
+    process.parts = MagicMock()
+    process.parts.config.polling_seconds = 60.0
+    process.parts.local.is_idle = True
+    for part in ("retention", "usage", "accounting", "reconciler", "sizes"):
+        getattr(process.parts, part).rest.return_value = 60.0
+    return process
+
+
+def test_an_idle_process_does_few_steps():
+    loops = idle_process()._loops()
+    assert sum(60.0 / loop.period() for loop in loops) < 5.5 * 60
+    assert max(loop.period() for loop in loops if loop.name != "purge") <= 60.0
+
+
+def test_what_rests_long_can_be_woken():
+    gaps = {loop.name: loop.gap for loop in idle_process()._loops()}
+    assert {name: gaps[name] for name in ("cancel", "backend", "usage") if gaps[name] > 1.0} == {}
+
+
+def test_local_pilots_that_have_not_ended_are_looked_at_twice_a_second():
+    process = idle_process()
+    process.parts.local.is_idle = False
+    assert [loop.period() for loop in process._loops() if loop.name == "backend"] == [0.5]
+
+
+def test_an_order_to_cancel_pilots_wakes_who_carries_it_out():
+    parts, waked = MagicMock(), list[str]()
+    parts.loops.wake_soon = waked.append
+    BackgroundParts._cancel(parts, "excess")  # type: ignore[arg-type]
+    parts.cancelling.order.assert_called_once_with("excess")
+    assert waked == ["cancel"]
 
 
 def test_what_happens_wakes_it_at_once_when_it_has_rested():

@@ -69,9 +69,12 @@ class LocalBackend:
     isolation: Isolation = field(default_factory=Isolation)
     closed: Callable[[], str] = str  # why no pilot may run here now
     fate_of: Callable[[str], str] = lambda _: ""  # as of `LocalPilots`
+    stored: Callable[[], object] = lambda: None  # called when there are new pilots
     clock: Callable[[], float] = time.time
     sizes: backend.Sizes = field(default_factory=backend.Sizes)
     known: LocalPilots = field(init=False)
+    # Whether the last tick left nothing that another one could start or end.
+    is_idle: bool = field(default=False, init=False)
     _last_order: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -113,6 +116,7 @@ class LocalBackend:
             refused |= {stamp: _refusal(fault) for stamp in left}
         with contextlib.suppress(BackendFault):  # the copies are safe and start at a later tick
             self.tick()
+        self.stored()
         return SubmitResult(accepted=accepted, refused=refused)
 
     def status(self, pilots: Mapping[str, str]) -> dict[str, NativeStatus]:
@@ -190,6 +194,8 @@ class LocalBackend:
                     with self.known.alone(path.name):
                         remove(path)
             pilots = list(self.known.pilots())
+            is_sure = not self.known.unknown and not self.known.uncertain()
+            self.is_idle = is_sure and all(state is NativeState.ENDED for *_, state in pilots)
             self.known.begun.keep_counts({pilot.stamp for pilot, _, _ in pilots})
             swept = self.known.sweep([pilot for pilot, _, state in pilots if state is NativeState.UNKNOWN])
             swept |= self.known.end_displaced()

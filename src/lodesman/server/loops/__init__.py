@@ -32,6 +32,10 @@ class Passes:
     _work: Iterator[None] | None = None
     _due: float | None = None
 
+    def rest(self) -> float:
+        """Seconds until a pass is due; 0 within one, and before the first step."""
+        return 0.0 if self._work is not None or self._due is None else self._due - self.ticker()
+
     def work(self, begin: Callable[[], Iterator[None]], seconds: float, *, first: float = 0.0) -> None:
         """Work a little if a pass is due: `first` seconds after the start, later `seconds` after the last step."""
         at = self.ticker()

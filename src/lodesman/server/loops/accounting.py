@@ -56,6 +56,10 @@ class UsageAdder:
         if usage.last - usage.done < self.at_once and len(usage.closed) < self.at_once:
             self._looked = now
 
+    def rest(self, now: float) -> float:
+        """Seconds to the next portion."""
+        return 0.0 if self._looked is None else self._looked + _LOOK_SECONDS - now
+
 
 def days_of(query: UsageQuery | PilotHoursQuery, now: float) -> UsageDays:
     """Raises InvalidRequest if the first day is after the last."""

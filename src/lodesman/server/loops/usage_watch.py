@@ -62,6 +62,12 @@ class UsageWatch:
             self._send(policy, usage, left)
             self._looked = now
 
+    def rest(self) -> float:
+        """Seconds until it looks again; 0 within a reading. Other options come by waking."""
+        if self.options.corrector == "none":
+            return _LOOK_SECONDS
+        return 0.0 if self._reading is not None or self._looked is None else _LOOK_SECONDS
+
     def _step(self, options: ShareSection, now: float) -> bool:
         if self._reading is None:
             if self._read is not None and 0.0 <= now - self._read[0] < _READ_SECONDS:

@@ -41,6 +41,9 @@ _FIRST_POLL_SECONDS: Final = 10.0
 # The least time between two iterations of the director, however much happens.
 _GAP_SECONDS: Final = 5.0
 _GAP_OF_REFRESHES: Final = 0.5
+_GAP_OF_ORDERS: Final = 0.1
+# Between two looks at local pilots that have all ended; new ones are told.
+_LOCAL_REST: Final = 5.0
 
 
 class BackgroundProcess:
@@ -94,28 +97,37 @@ class BackgroundProcess:
         parts = self.parts
         unstarted = UnstartedPilots(parts.config.database.reader(), parts.post)
         return [
-            Loop("backend", 0.5, self._run_pilots),
+            Loop("backend", 0.5, self._run_pilots, gap=_GAP_OF_ORDERS, idle=self._local_rest),
             Loop("census", 2.0, lambda: parts.look_at(parts.backends.watches[LOCAL])),
             Loop("director", parts.config.polling_seconds, self._direct, gap=_GAP_SECONDS),
-            Loop("cancel", 0.5, parts.cancelling.tick),
+            Loop("cancel", 60.0, parts.cancelling.tick, gap=_GAP_OF_ORDERS),
             Loop("snapshot", 0.5, lambda: parts.side.keeper.refresh(time.time())),
             Loop("reasons", 2.0, lambda: parts.reasons.tick(parts.policy, time.time(), parts.post)),
             Loop("purge", 600.0, lambda: parts.local.purge(time.time() - _KEEP_PILOT_FILES_SECONDS)),
-            Loop("retention", 1.0, lambda: parts.retention.tick(time.time())),
+            Loop("retention", 1.0, lambda: parts.retention.tick(time.time()), idle=parts.retention.rest),
             Loop("configuration", bootstrap.CONFIG_SECONDS, self._refresh, gap=_GAP_OF_REFRESHES),
             Loop("hosts", 1.0, lambda: parts.hosts.tick(time.time())),
             Loop("unstarted", 10.0, lambda: unstarted.tick(time.time())),
             Loop("starts", 5.0, parts.failed_starts.write_counted),
-            Loop("usage", 1.0, lambda: parts.usage.tick(parts.policy, time.time())),
-            Loop("accounting", 1.0, lambda: parts.accounting.tick(time.time())),
-            Loop("reconciler", 1.0, parts.reconciler.tick),
-            Loop("sizes", 1.0, parts.sizes.tick),
+            Loop(
+                "usage", 1.0, lambda: parts.usage.tick(parts.policy, time.time()),
+                gap=_GAP_OF_ORDERS, idle=parts.usage.rest,
+            ),
+            Loop(
+                "accounting", 1.0, lambda: parts.accounting.tick(time.time()),
+                idle=lambda: parts.accounting.rest(time.time()),
+            ),
+            Loop("reconciler", 1.0, parts.reconciler.tick, idle=parts.reconciler.rest),
+            Loop("sizes", 1.0, parts.sizes.tick, idle=parts.sizes.rest),
             Loop("alive", 5.0, self._say_alive),
         ]  # fmt: skip
 
     def _run_pilots(self) -> None:
         self.parts.count_accounts()
         self.parts.local.tick()
+
+    def _local_rest(self) -> float:
+        return _LOCAL_REST if self.parts.local.is_idle else 0.0
 
     def _direct(self) -> None:
         """The first iteration waits for the first loads, but not long."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from math import inf
+from math import floor, inf
 from typing import Any, Final
 
 from lodesman.base.errors import LodesmanError, words_of
@@ -25,6 +25,10 @@ _STUCK_SECONDS: Final = 300.0
 _AT_REST: Final = 10.0
 # A step that failed is tried again after that long, then twice that, and so on.
 _AGAIN_SECONDS: Final = 5.0
+# Steps begin at multiples of this on the clock of the event loop: those of one moment wake the process once.
+_MARK_SECONDS: Final = 0.25
+# A step that has nothing to do rests for so long at most: a clock may be set meanwhile.
+_LONGEST_REST: Final = 60.0
 # Threads are started when they are needed.
 _MOST_THREADS: Final = 256
 
@@ -43,6 +47,7 @@ class Loop:
     succeeded_at: float | None = None  # UNIX seconds
     gap: float = inf  # least seconds to the next step when it is woken
     rest: float = 0.0  # the same, by the length of the last step
+    idle: Callable[[], float] = lambda: 0.0  # seconds until it has something to do, unless it is woken
     _woken: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     def wake(self) -> None:
@@ -74,7 +79,7 @@ class Loop:
         while not stop.is_set():
             self._woken.clear()
             await asyncio.get_running_loop().run_in_executor(threads, self.once)
-            period = self.period()
+            period = to_mark(asyncio.get_running_loop().time(), self.period())
             gap = min(max(self.gap, self.rest), period)
             await _within(gap, stop)
             if not stop.is_set():  # whoever sets it wakes all
@@ -82,8 +87,9 @@ class Loop:
 
     def period(self) -> float:
         """The seconds to its next step if nothing wakes it: fewer after first failures."""
-        again = _AGAIN_SECONDS * 2.0 ** min(self.in_a_row - 1, 10) if self.in_a_row else inf
-        return min(self.seconds, again)
+        if self.in_a_row:
+            return min(self.seconds, _AGAIN_SECONDS * 2.0 ** min(self.in_a_row - 1, 10))
+        return max(self.seconds, min(self.idle(), _LONGEST_REST))
 
     def trouble(self, ticks: float) -> str:
         """Its fault, '' if there is none."""
@@ -91,6 +97,13 @@ class Loop:
         if begun is not None and ticks - begun > _STUCK_SECONDS:
             return f"it has been running for {ticks - begun:.0f} s"
         return self.fault if self.in_a_row >= _MANY_FAILURES else ""
+
+
+def to_mark(now: float, seconds: float) -> float:
+    """At most `seconds`, to a moment at which other steps begin, too; short ones are as they are."""
+    if seconds < 2 * _MARK_SECONDS:
+        return seconds
+    return floor((now + seconds) / _MARK_SECONDS) * _MARK_SECONDS - now
 
 
 async def _within(seconds: float, event: asyncio.Event) -> None:

@@ -6,7 +6,9 @@ import asyncio
 import dataclasses
 import random
 import time
+from functools import partial
 
+from lodesman.decide.director.iteration import Excess
 from lodesman.decide.explain.facts import fresh_seconds
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.resources import LOCAL, QueueId
@@ -77,6 +79,7 @@ class BackgroundParts:
         self.mark = mark_of(self.reader)
         self.local = make_local_backend(config, lambda: self._accounts, reader())
         self.left_out, self.loops = LeftOutItems(), Loops([])
+        self.local.stored = partial(self.loops.wake_soon, "backend")
         self.ads, self.wishes = KnownAds(), KnownWishes(self.left_out)
         self.list_match, self.failed_starts = ListMatch(), FailedStarts()
         self.backends = self._backends()
@@ -185,7 +188,7 @@ class BackgroundParts:
             post=self.post,
             pools=self.pools.states,
             launch=self.pools.launch,
-            cancel=self.cancelling.order,
+            cancel=self._cancel,
             list_match=self.list_match,
             sites=SiteMatcher(
                 ads=self.ads.look,
@@ -199,6 +202,10 @@ class BackgroundParts:
             settings=bootstrap.name_settings(config),
             left_out=self.left_out,
         )
+
+    def _cancel(self, excess: Excess) -> None:
+        self.cancelling.order(excess)
+        self.loops.wake_soon("cancel")
 
     def _read_side(self) -> ReadSide:
         config, polling = self.config, self.config.polling_seconds
@@ -240,6 +247,7 @@ class BackgroundParts:
         policy.set_usage(self.policy.usage)
         self.policy = self.director.policy = self.side.policy = policy
         self.usage.options = config.shares
+        self.loops.wake_soon("usage")
         self.director.options = config.director
         self.director.sites.options = self.side.gates = gate_options(config)
         self._class_section, self.side.jsv = config.job_classes, config.jsv

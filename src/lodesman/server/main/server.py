@@ -36,6 +36,7 @@ from lodesman.server.main.data_folder import (
     write_url,
 )
 from lodesman.server.main.log_lines import start_logging
+from lodesman.server.main.loops import to_mark
 from lodesman.server.main.process import (
     check_limits,
     heed_hang_up,
@@ -238,7 +239,7 @@ class Server:
     async def _again(self, seconds: float, step: Callable[[], Awaitable[None]]) -> None:
         """A bug in one step must not end the loop."""
         while not self._stopping:
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(to_mark(asyncio.get_running_loop().time(), seconds))
             try:
                 await step()
             except Exception:
