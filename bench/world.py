@@ -23,7 +23,7 @@ from bench.stores import database
 from lodesman.decide.matching import GroupShare, TaskQueueKey
 from lodesman.decide.matching.policy import Policy
 from lodesman.decide.matching.submit_pool import canonical_requirements, submit_pool_id
-from lodesman.decide.resources import compile_requirements, load_resources
+from lodesman.decide.resources import MANUAL, compile_requirements, load_resources
 from lodesman.server.loops.refresh import evaluate
 from lodesman.server.store.journal import Change
 from lodesman.server.store.submit_pools import PoolRow
@@ -265,7 +265,7 @@ def _pilots(writer: _Writer, count: int, rng: random.Random, workload: Workload)
     places = [workload.pilot(rng) for _ in range(count)]
     new = [
         NewPilot(stamp=f"bench{n}", vo=place.vo, site=place.site, ce=place.ce, queue="long",
-                 request=place.presented(), join_hash=hash_token(f"join-token-{n}"))
+                 request=place.presented(), join_hash=hash_token(f"join-token-{n}"), backend=MANUAL)
         for n, place in enumerate(places)
     ]  # fmt: skip
     writer.apply([Change(prepare_pilots, writer.live, new)])

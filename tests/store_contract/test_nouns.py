@@ -12,6 +12,7 @@ from lodesman.base.errors import NotFound
 from lodesman.decide.director.limits import Breaker
 from lodesman.decide.matching import TaskQueueKey
 from lodesman.server.store import accounts, director, sandboxes, submit_pools, task_queues
+from lodesman.server.store.changes import change_marks
 from lodesman.server.store.read import job_lists, upkeep, usage, why
 from lodesman.server.store.read import jobs as read_jobs
 from lodesman.server.store.read import pilots as read_pilots
@@ -27,6 +28,26 @@ from lodesman.wire.vocabulary import BreakerState, JobState, MainReason, PilotSt
 
 KEY = TaskQueueKey(owner="ann", group="g", vo="lab", norm_cpu_seconds=100)
 PLACE, OTHER = QueueId("S", "ce", "q"), QueueId("T", "ce", "q")
+
+
+def test_marks_of_changes(store):
+    """What a process keeps in memory follows them."""
+    seen = [change_marks(store.db)]
+    store.do(task_queues.insert_queue, 1, KEY)
+    assert change_marks(store.db) == seen[0], "no job waits there"
+    steps = (
+        lambda: store.do(task_queues.hold_queue, 5, 1, "no queue"),
+        lambda: store.do(task_queues.release_queue, 6, 1, "one can"),
+        lambda: store.do(task_queues.keys_changed),
+        lambda: store.do(submit_pools.pools_changed),
+        lambda: store.do(director.put_closing, Closing("S", "", "", "x", "root", 0.0, None, False)),
+        lambda: add_pilot(store),
+    )
+    for step in steps:
+        step()
+        seen.append(change_marks(store.db))
+        assert change_marks(store.db) == seen[-1]
+    assert len(set(seen)) == len(steps) + 1
 
 
 def test_breakers(store):

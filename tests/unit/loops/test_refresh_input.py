@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,9 @@ from lodesman.decide.matching.submit_pool import spelled_requirements, submit_po
 from lodesman.decide.resources import compile_requirements, load_resources
 from lodesman.decide.submission import JobDraft, optimize
 from lodesman.languages.jobs import JobSpec
+from lodesman.server.loops import refresh
 from lodesman.server.loops.refresh import RefreshInput, difference, evaluate, judge, read_refresh_input
+from lodesman.server.loops.settled import Settled
 from lodesman.server.store.submit_pools import PassRequests, PassRow, PoolRow
 from lodesman.server.store.task_queues import JudgedQueue
 from lodesman.server.writer.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
@@ -222,3 +225,58 @@ def test_the_input_is_of_one_moment(base):
     assert seen.queues == [JudgedQueue(1, found.key, new.requirements, 4, None)]
     assert seen.state.is_due
     assert read_refresh_input(base.db).queues[0].key is seen.queues[0].key
+
+
+# --- what a pass leaves as it was ----------------------------------------------------------------------------
+
+
+def test_what_is_settled_is_not_judged_again(monkeypatch):
+    """A third of a million judgements an hour, else, with 100,000 task queues."""
+    impossible, possible = draft(cores=64), draft(norm_cpu_seconds=10)
+    now = stored(queues=[row(impossible, held=impossible.never), row(possible, number=2)])
+    settled = Settled()
+    settled.begin(POLICY, now.queues, "told")
+    assert judge(POLICY, now, {}, settled=settled) == ([], [])
+    monkeypatch.setattr(refresh, "runnable", None)  # it is not asked
+    settled.begin(POLICY, now.queues, "told")
+    assert judge(POLICY, now, {}, settled=settled) == ([], [])
+    settled.begin(POLICY, now.queues, "of other classes")
+    with pytest.raises(TypeError):
+        judge(POLICY, now, {}, settled=settled)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_passes_find_the_same_with_and_without_what_is_settled(seed):
+    rng, settled, told = Random(seed), Settled(), 0
+    names = ("root", "geant", "none")
+    drafts = [draft(cores=cores, requirements={"Software": name} if name else {}, vo=vo)
+              for cores in (1, 64) for name in ("", *names) for vo in ("lab", "other")]  # fmt: skip
+    other = Policy(POLICY.config)
+    queues = [row(found, number=number, jobs=1) for number, found in enumerate(drafts)]
+    masks = {queue.key.submit_pool: 0b11 for queue in queues if queue.key.submit_pool}
+    policy = POLICY
+    for _ in range(60):
+        change, place = (
+            rng.choice("jobs held mask gone told policy away back nothing".split()),
+            rng.randrange(len(queues)),
+        )
+        queue = queues[place]
+        if change == "jobs":
+            queues[place] = queue._replace(jobs=1 - queue.jobs)
+        elif change == "held":
+            queues[place] = queue._replace(held=rng.choice([None, "once", drafts[place].never or None]))
+        elif change == "mask" and masks:
+            masks[rng.choice(sorted(masks))] = rng.choice([0, 0b01, 0b11])
+        elif change == "gone":
+            masks.pop(queue.key.submit_pool, None)
+        elif change == "told":
+            told += 1
+        elif change == "policy":
+            policy = other if policy is POLICY else POLICY
+        seen = [queue for queue in queues if change != "away" or rng.random() < 0.5]
+        now = stored(queues=seen)
+        settled.begin(policy, seen, told)
+        assert judge(policy, now, masks, settled=settled) == judge(policy, now, masks)
+        if rng.random() < 0.5:  # the writer does as it is told
+            held = dict(judge(policy, now, masks)[0])
+            queues = [queue._replace(held=held.get(queue.id, queue.held)) for queue in queues]

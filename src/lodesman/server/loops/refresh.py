@@ -28,9 +28,11 @@ from lodesman.languages.jobclass import Classes
 from lodesman.languages.jobclass.classes import NO_CLASSES, UsableClass, every_class
 from lodesman.server.loops import portions
 from lodesman.server.loops.left_out import Item, LeftOutItems, StepPass, task_queue
+from lodesman.server.loops.settled import Settled
 from lodesman.server.store import Reader
 from lodesman.server.store import submit_pools as read
-from lodesman.server.store.task_queues import JudgedQueue, queues_to_judge
+from lodesman.server.store.accounts import groups_by_user
+from lodesman.server.store.task_queues import JudgedQueue, keys_version, queues_to_judge
 from lodesman.server.writer.job_classes import usable_by
 from lodesman.server.writer.submit_pools import CONFIG, PoolIds
 from lodesman.wire import inner_calls
@@ -56,6 +58,7 @@ class RefreshInput(msgspec.Struct, frozen=True, kw_only=True):
     state: read.PassRequests
     pools: Sequence[read.PoolRow]
     queues: Sequence[JudgedQueue]
+    rekeyed: int = 0  # `keys_version`
     damaged: Mapping[int, Exception] = {}  # task queues whose keys cannot be read
 
 
@@ -68,6 +71,7 @@ def read_refresh_input(db: Reader) -> RefreshInput:
             state=read.pass_requests(db),
             pools=list(read.stored_pools(db)),
             queues=list(queues_to_judge(db, damaged)),
+            rekeyed=keys_version(db),
             damaged=damaged,
         )
 
@@ -93,6 +97,7 @@ class PoolKeeper:
         self._post = post
         self._ask_ads = ask_ads
         self._ids = PoolIds()
+        self._settled = Settled()
         self._version: tuple[str, float | None] | None = None
         self._at = self._new_at = 0.0
         self._differs_since: float | None = None
@@ -154,7 +159,13 @@ class PoolKeeper:
         masks = evaluate(policy, stored.pools, left.item)
         evaluated = difference(policy, stored, masks, cause=cause, unfit=unfit)
         usable = cache(partial(usable_by, self._db, classes=cache(partial(self._classes, self._db))))
-        hold, release = judge(policy, stored, masks, left.item, usable)
+        settled = None
+        with left.item("what task queues were judged by"):
+            told = stored.rekeyed, self._classes(self._db), groups_by_user(self._db)
+            if cause != _ADS:
+                self._settled.begin(policy, stored.queues, told)
+            settled = self._settled
+        hold, release = judge(policy, stored, masks, left.item, usable, settled=settled)
         seconds = time.perf_counter() - begun
         done = self._post(inner_calls.POOL_PASS, structs.replace(evaluated, seconds=seconds))
         self.unfit = unfit
@@ -301,7 +312,7 @@ def difference(
 
 def judge(
     policy: Policy, stored: RefreshInput, masks: Mapping[str, int], handling: Handling = nullcontext,
-    usable: Callable[[str], UsableClass] = lambda _: every_class,
+    usable: Callable[[str], UsableClass] = lambda _: every_class, *, settled: Settled | None = None,
 ) -> tuple[Holds, Holds]:  # fmt: skip
     """The task queues to hold, since no configured queue can run them, and to release; each with the reason. One at
     fault (`handling`) stays as it is. `usable`: the classes that may be suggested to a user.
@@ -309,10 +320,14 @@ def judge(
     hold: Holds = []
     release: Holds = []
     for queue in stored.queues:
+        if settled is not None and settled.has(queue, masks):
+            continue
         with handling(task_queue(queue.id)):
             judgement = _judgement(queue, policy, masks, usable)
             if judgement is not None:
                 (hold if judgement.hold else release).append((queue.id, judgement.text))
+            elif settled is not None:
+                settled.put(queue, masks)
     return hold, release
 
 

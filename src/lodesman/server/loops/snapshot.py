@@ -43,6 +43,7 @@ _FRESH_SECONDS: Final = fresh_seconds(120.0)
 _LEAST_SECONDS: Final = 0.1
 _CHEAP_SECONDS: Final = 0.015
 _REST: Final = 200.0  # seconds between refreshes, for each second that one takes
+_UNCHANGED_REST: Final = 500.0  # the same where nothing changed
 _PROMPT_SECONDS: Final = 4.0  # a longer rest is cut down to _SHORT_REST
 _SHORT_REST: Final = 10.0
 _OLDEST_SECONDS: Final = (
@@ -202,8 +203,10 @@ class SnapshotKeeper:
 
     def _rest_seconds(self, rest: float, *, changed: bool) -> float:
         longest = max(self._cost, _OLDEST_SECONDS - 2 * self._cost)
-        prompt = max(_PROMPT_SECONDS, self._cost * _SHORT_REST) if changed else inf
-        return min(longest, rest * max(_LEAST_SECONDS, min(self._cost * _REST, prompt)))
+        usual = self._cost * _UNCHANGED_REST
+        if changed:
+            usual = min(self._cost * _REST, max(_PROMPT_SECONDS, self._cost * _SHORT_REST))
+        return min(longest, rest * max(_LEAST_SECONDS, usual))
 
     def _read(self, now: float, left: StepPass) -> Snapshot:
         waiting, groups = self.task_queues.read(), self.snapshot.groups
