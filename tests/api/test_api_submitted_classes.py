@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 
+from lodesman.decide.submission import resolve
+
 APP = """jcname app
 variant_list default,large
 CMDNAME /bin/echo
@@ -189,3 +191,22 @@ def test_a_pilot_that_waits_gets_no_job_that_is_submitted_held(admin, more):
     given = [job["id"] for job in connection.answer().json["jobs"]]
     assert given == [max(states)]
     assert {state for number, state in states.items() if number not in given} == {"Held"}
+
+
+def test_a_flood_through_a_class_goes_through_the_six_steps_once_for_each_version_of_the_class(
+    admin, monkeypatch
+):
+    """They are long, and hold the event loop, on which pilots claim."""
+    steps, run = [], resolve._Steps.run
+    monkeypatch.setattr(resolve._Steps, "run", lambda *args, **more: steps.append(1) or run(*args, **more))
+
+    def flood(last):
+        for number in range(20):
+            body = {"jobs": [{"JobClass": "app", "JobName": f"n{number}", "WallTime": 60 + number}]}
+            assert admin.call("POST", "/v1/jobs", body, token="ann").status == 200
+        return admin.get(f"/v1/jobs/{last}/description")["resolution"]["revision"]
+
+    assert (flood(20), len(steps)) == (1, 1)
+    body = {"text": APP.replace("hello", "hallo"), "how": "change"}
+    assert admin.call("POST", "/v1/job-classes", body, token="eva").status == 200
+    assert (flood(40), len(steps)) == (2, 2)

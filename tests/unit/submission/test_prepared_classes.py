@@ -159,7 +159,7 @@ def test_jobs_with_the_same_names_go_through_the_six_steps_once(steps):
 
 @pytest.mark.parametrize(
     "values",
-    [{"N": "s"}, {"CMDARG": "{+~}{~}a"}, {"l_hard": "{+~}{~}mem_free=1G"}, {"l_hard": "h_cpu=60"}, {"pe_range": "{~}2"}],
+    [{"N": "s"}, {"CMDARG": "{+~}{~}a"}, {"l_hard": "h_cpu=60"}, {"pe_range": "{~}2"}],
 )  # fmt: skip
 def test_values_that_a_class_does_not_leave_open_are_seen(steps, values):
     prepared = PreparedClasses(classes_of([class_of("c", **values)], Vocabulary()))

@@ -121,7 +121,6 @@ def _is_open(held: ClassSnapshot, given: JobValues, name: str) -> bool:
 def _are_joined(given: JobValues, names: Mapping[str, str]) -> bool:
     """Whether memory that is given for each core meets cores of another writer."""
     requests = entries_of("l_hard", given.get("l_hard"))
-    if not requests.keys().isdisjoint(FREE_MEMORY):
-        return True
+    gives_memory = not requests.keys().isdisjoint((MEMORY, *FREE_MEMORY))
     gives_cores = "pe_range" in given or SLOTS in requests
-    return (MEMORY in requests and _CORES in names) or (gives_cores and HERE[f"l_hard {MEMORY}"] in names)
+    return (gives_memory and _CORES in names) or (gives_cores and HERE[f"l_hard {MEMORY}"] in names)
