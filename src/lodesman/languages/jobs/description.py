@@ -62,6 +62,8 @@ _PATHS = ("executable", "std_input", "std_output", "std_error", "output_sandbox"
 _STREAMS: Final = {"std_output": "StdOutput", "std_error": "StdError"}
 _USUAL: Final = {"std_output": "std.out", "std_error": "std.err"}
 _READ_BY_SHELLS = re.compile(r"^~|\$[A-Za-z_{(]|`")
+# What `_odd_path` has words for has one of these.
+_ODD = re.compile(r"[~$`\s]")
 _JDL_LINE = re.compile(r";[ \t]*+(?:(?://|/\*|\#)[^\n]*+)?\r?$", re.MULTILINE)
 
 
@@ -226,6 +228,8 @@ def _notices_of_files(
             continue
         name, value = attributes[field][1], fields.get(field, ())
         paths = {value} if isinstance(value, str) else set(value)
+        if not any(map(_ODD.search, paths)):
+            continue
         words = (_odd_path(path, field, inputs, name, places) for path in sorted(paths - inputs) if path)
         if message := next(filter(None, words), ""):
             notices.append(Notice(name[:NAME_LENGTH], message, *places.get(name, (0, 0))))
@@ -275,6 +279,9 @@ def _check_streams(
         return
     program, source = fields["executable"], fields.get("std_input", "")
     streams = [(name, _STREAMS[name], fields.get(name) or usual) for name, usual in _USUAL.items()]
+    is_apart = not inputs and not source and (program[:1] == "/" or "/" not in program)
+    if is_apart and not any("/" in path for _, _, path in streams):
+        return  # plain names, and no file of a user beside them
     others = [("a file of the InputSandbox", _flat(file), file[-1] == "/") for file in inputs]
     others += [("the Executable", program, False)] * ("/" in program) + [("StdInput", source, False)] * bool(
         source
