@@ -1,8 +1,9 @@
--- Claims by wrk: each request asks as one of the pilots, with a claim token of its own.
-local tokens, count, wait = {}, os.getenv("BENCH_COUNT") or "1", os.getenv("BENCH_WAIT") or "0"
+-- Claims by wrk: each request asks as one of the pilots, with a claim token of its own, for what fits its place.
+local pilots, count, wait = {}, os.getenv("BENCH_COUNT") or "1", os.getenv("BENCH_WAIT") or "0"
 local seed = os.getenv("BENCH_SEED") or "0"
 local last_end = os.getenv("BENCH_LAST_END") or ""
 if last_end ~= "" then last_end = ',"last_end_s":' .. last_end end
+local cores = os.getenv("BENCH_CORES") or ""
 local number, threads = 0, 0
 
 function setup(thread)
@@ -11,16 +12,21 @@ function setup(thread)
 end
 
 function init(args)
-  for line in io.lines(os.getenv("BENCH_TOKENS")) do tokens[#tokens + 1] = line end
+  for line in io.lines(os.getenv("BENCH_TOKENS")) do
+    local token, has, memory = line:match("^(%S+) ?(%d*) ?(%d*)$")
+    if has == "" then has, memory = "64", "0" end
+    if cores ~= "" then has = cores end
+    pilots[#pilots + 1] = {token, '{"cores":' .. has .. ',"memory_mb":' .. memory .. ',"norm_cpu_seconds":0' .. last_end .. "}"}
+  end
 end
 
 function request()
   number = number + 1
-  local token = tokens[number % #tokens + 1]
+  local pilot = pilots[number % #pilots + 1]
   local body = '{"claim_token":"' .. seed .. "-" .. id .. "-" .. number .. '-abcdefgh","count":' .. count ..
-    ',"wait_s":' .. wait .. ',"resource":{"cores":64,"memory_mb":0,"norm_cpu_seconds":0' .. last_end .. '}}'
+    ',"wait_s":' .. wait .. ',"resource":' .. pilot[2] .. '}'
   return wrk.format("POST", "/v1/pilots/claim",
-    {["Authorization"] = "Bearer " .. token, ["Content-Type"] = "application/json"}, body)
+    {["Authorization"] = "Bearer " .. pilot[1], ["Content-Type"] = "application/json"}, body)
 end
 
 function done(summary, latency, requests)

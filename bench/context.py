@@ -14,16 +14,19 @@ from bench.server import Server
 from bench.stores import PostgresServer
 from bench.world import GRID, Size, Workload, build, resources
 
+# Parts of all sizes.
+FULL, QUICK, SMOKE = 1, 10, 100
+
 
 @dataclass(slots=True)
 class Context:
-    """One run of the benchmark on one kind of database. `dirac`: the harness of the peer, or a report of it. `pgqueuer`,
-    `hyperqueue`: a Python that has it. `before`: a checkout of the commit to compare with. `postgresql`: where worlds
-    are stored, if not in files.
+    """One run of the benchmark on one kind of database. `part`: all sizes are divided by it. `dirac`: the harness of the
+    peer, or a report of it. `pgqueuer`, `hyperqueue`: a Python that has it. `before`: a checkout of the commit to compare
+    with. `postgresql`: where worlds are stored, if not in files.
     """
 
     home: Path
-    quick: bool
+    part: int
     samples: int
     floors: floors.Floors
     say: Callable[[str], None]
@@ -40,18 +43,21 @@ class Context:
     @property
     def seconds(self) -> float:
         """How long a load runs."""
-        return 2.0 if self.quick else 10.0
+        return {FULL: 10.0, QUICK: 2.0}.get(self.part, 0.3)
 
     @property
     def warm_seconds(self) -> float:
         """How long the load runs before the measurement."""
-        return 1.0 if self.quick else 3.0
+        return {FULL: 3.0, QUICK: 1.0}.get(self.part, 0.1)
+
+    def less(self, full: int, least: int = 1) -> int:
+        """The part of a size that is measured."""
+        return max(full // self.part, min(full, least))
 
     def size(self, **given: int) -> Size:
-        """The full size (1,000,000 jobs in 10,000 task queues), or a tenth of it with --quick."""
+        """The full size (1,000,000 jobs in 10,000 task queues), or a part of it."""
         chosen = {"queues": 10_000, "jobs": 1_000_000, "rows": 100_000, **given}
-        if self.quick:
-            chosen |= {name: chosen[name] // 10 for name in ("queues", "jobs", "rows")}
+        chosen |= {name: self.less(chosen[name]) for name in ("queues", "jobs", "rows") if chosen[name]}
         return Size(**chosen)
 
     def world(self, size: Size, workload: Workload = GRID) -> Path:

@@ -48,17 +48,19 @@ def read_report(report: dict[str, Any], *, same_run: bool) -> Peer:
     return Peer(rates=rates, jobs=jobs, queues=queues, same_run=same_run)
 
 
-def measure(given: Path, home: Path, *, quick: bool) -> Peer:
-    """Run the harness in the folder `given`, or read the report that it left in the file `given`.
+def measure(given: Path, home: Path, *, part: int) -> Peer:
+    """Run the harness in the folder `given` with sizes divided by `part`, or read the report that it left in the
+    file `given`.
 
     Raises OSError, ValueError.
     """
     if given.is_file():
         return read_report(json.loads(given.read_text()), same_run=False)
     report = home / "dirac.json"
-    numbers = {"jobs": JOBS, "tqs": QUEUES, "procs": ",".join(map(str, PROCESSES)), "seconds": SECONDS}
-    if quick:
-        numbers |= {"jobs": JOBS // 10, "tqs": QUEUES // 10, "seconds": 2}
+    numbers = {
+        "jobs": JOBS // part, "tqs": QUEUES // part, "procs": ",".join(map(str, PROCESSES)),
+        "seconds": max(2, SECONDS // part),
+    }  # fmt: skip
     options = [word for name, value in numbers.items() for word in (f"--{name}", str(value))]
     try:
         _call(given, ["./servers.sh", "start"], START_SECONDS)

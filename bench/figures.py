@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from typing import Any
 class Figure:
     """One measured number. `floor` is the figure of the bare machine in the same run and unit.
 
+    cpu_us: microseconds of CPU time for each operation, of the hot and the background process.
     less: a time or a size, to be at most its target; otherwise a rate, to be at least its target.
     """
 
@@ -24,6 +25,7 @@ class Figure:
     floor: float | None = None
     size: str = ""
     samples: Sequence[float] = ()
+    cpu_us: Mapping[str, float] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
 
     @property

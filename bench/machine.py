@@ -62,13 +62,19 @@ class Meter:
     def __init__(self, **pids: int) -> None:
         self._pids = pids
         self._began = {name: process_cpu(pid) for name, pid in pids.items()}
+        self._used: dict[str, float] = {}
         self._busy = busy_seconds()
         self._clock = time.perf_counter()
 
     def read(self, **finished: float) -> dict[str, float]:
         """Cores used by each process; `finished` are the CPU seconds of processes that ended meanwhile."""
         elapsed = time.perf_counter() - self._clock
-        used = {name: process_cpu(pid) - self._began[name] for name, pid in self._pids.items()} | finished
+        self._used = {name: process_cpu(pid) - self._began[name] for name, pid in self._pids.items()}
+        used = self._used | finished
         other = max(busy_seconds() - self._busy - sum(used.values()), 0.0)
         cores = {f"{name}_cores": round(seconds / elapsed, 2) for name, seconds in used.items()}
         return {**cores, "other_cores": round(other / elapsed, 2)}
+
+    def cpu_us(self, operations: int) -> dict[str, float]:
+        """Microseconds of each process for each operation, up to the last `read`."""
+        return {name: round(1e6 * seconds / operations, 1) for name, seconds in self._used.items()}

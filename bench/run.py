@@ -1,4 +1,4 @@
-"""The benchmark: `python bench/run.py [--quick] [--only ROW...] [--json FILE] [--picture FILE]`.
+"""The benchmark: `python bench/run.py [--quick | --smoke] [--only ROW...] [--json FILE] [--picture FILE]`.
 
 What the rows mean: docs/benchmarks.md.
 """

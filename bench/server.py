@@ -21,7 +21,7 @@ from examples.demo.grid import free_port
 from lodesman.wire.client import Client, ServerAddress
 
 START_SECONDS, STOP_SECONDS = 120.0, 60.0
-QUIET_CORES, QUIET_SECONDS = 0.05, 120.0
+QUIET_CORES, QUIET_SECONDS = 0.05, 300.0
 # No pilots of its own: the benchmark acts as the pilots. The director still computes its first iteration.
 HABITS = {
     "limits.waiting_jobs": 0,
@@ -104,7 +104,7 @@ class Server:
     def meter(self) -> Meter:
         """Counts CPU from now on: of the hot and the background process."""
         background = self.background()
-        return Meter(server=self.pid, **({"background": background} if background else {}))
+        return Meter(hot=self.pid, **({"background": background} if background else {}))
 
     def memory_mb(self) -> dict[str, float]:
         """RSS of both processes."""
@@ -134,8 +134,10 @@ class Server:
         return counted
 
     def wait_for_calm(self) -> None:
-        """Wait until the background process has finished its first iteration and is idle."""
+        """Wait until the background process answers, has finished its first iteration and is idle."""
         end = time.monotonic() + QUIET_SECONDS
+        while time.monotonic() < end and self.ask("GET", "/health")["background"]["standing"] != "ok":
+            time.sleep(0.1)
         quiet = 0
         while time.monotonic() < end and quiet < 3:
             background = self.background()

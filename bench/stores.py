@@ -47,8 +47,8 @@ class PostgresServer:
         _run("start", folder, *(word for setting in (*DURABLE, *ADVISED) for word in ("-c", setting)))
         try:
             found = cls(folder)
-            yield found
-            found._admin.close()
+            with found._admin:
+                yield found
         finally:
             _run("stop", folder)
 

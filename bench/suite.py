@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -14,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench import floors, machine
-from bench.context import Context
+from bench.context import FULL, QUICK, SMOKE, Context
 from bench.figures import Figure
 from bench.generator import LoadFault, NoGenerator, need_wrk
 from bench.oracle import WrongAnswer
@@ -96,6 +97,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help="a tenth of every size, once: a check that all works"
     )
+    parser.add_argument(
+        "--smoke", action="store_true", help="a hundredth of every size: its numbers mean nothing"
+    )
     parser.add_argument("--only", nargs="+", choices=ROWS, metavar="ROW", help=f"some of: {' '.join(ROWS)}")
     parser.add_argument(
         "--samples", type=int, default=0, help="samples of each row, the best counts (3; quick: 1)"
@@ -141,6 +145,7 @@ def main(arguments: list[str] | None = None) -> int:
     # As Ctrl-C does: servers under test end with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     rows = given.only or list(ROWS)
+    part = SMOKE if given.smoke else QUICK if given.quick else FULL
     lacking = _lacking_wrk(rows)
     rows_there = [row for row in rows if row not in lacking]
     with tempfile.TemporaryDirectory(prefix="bench-", dir=given.home) as folder:
@@ -148,9 +153,9 @@ def main(arguments: list[str] | None = None) -> int:
         begun = time.time()
         context = Context(
             home=home,
-            quick=given.quick,
-            samples=given.samples or (1 if given.quick else 3),
-            floors=floors.measure(home, 0.5 if given.quick else 3.0),
+            part=part,
+            samples=given.samples or (3 if part == FULL else 1),
+            floors=floors.measure(home, 3.0 if part == FULL else 0.5),
             say=lambda text: print(f"... {text}", file=sys.stderr, flush=True),
             dirac=given.dirac,
             pgqueuer=given.pgqueuer,
@@ -211,7 +216,7 @@ def _measure(
 def _run(context: Context, row: str, *, beside: list[Figure] | None = None) -> list[Figure] | None:
     """The figures of a row; None if it failed (then the end of the server's log is shown). `beside`: the first store's."""
     context.say(f"{row} (load {machine.describe()['load'][0]})")
-    begun = time.perf_counter()
+    begun, cpu = time.perf_counter(), _cpu_seconds()
     try:
         figures = ROWS[row](context)
     except (LodesmanError, LoadFault, WrongAnswer, OSError, ValueError) as fault:
@@ -223,8 +228,13 @@ def _run(context: Context, row: str, *, beside: list[Figure] | None = None) -> l
         figures = on_postgresql(figures, beside or [])
     for figure in figures:
         print(plain([figure]).splitlines()[-1], flush=True)
-    context.say(f"{row}: {time.perf_counter() - begun:.0f} s")
+    context.say(f"{row}: {time.perf_counter() - begun:.0f} s, {_cpu_seconds() - cpu:.0f} s of CPU time")
     return figures
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of those that have ended."""
+    return sum(os.times()[:4])
 
 
 def _write(given: argparse.Namespace, context: Context, figures: list[Figure], begun: float) -> None:
@@ -235,7 +245,7 @@ def _write(given: argparse.Namespace, context: Context, figures: list[Figure], b
     about = machine.describe()
     if given.json:
         report = {
-            "begun": begun, "ended": time.time(), "quick": given.quick, "machine": about,
+            "begun": begun, "ended": time.time(), "part": context.part, "machine": about,
             "floors": context.floors.as_dict(), "figures": [figure.as_dict() for figure in figures],
         }  # fmt: skip
         given.json.write_text(json.dumps(report, indent=1, default=str) + "\n")

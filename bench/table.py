@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bench.figures import Figure, shown
 
-HEAD = ("row", "what", "target", "measured", "met", "ratio to floor")
+HEAD = ("row", "what", "target", "measured", "met", "ratio to floor", "CPU us each")
 VERDICT = {True: "yes", False: "NO", None: "-"}
 
 
@@ -16,7 +16,8 @@ def cells(figure: Figure) -> tuple[str, ...]:
     target = "-" if figure.target is None else f"{sign} {shown(figure.target)} {figure.unit}"
     ratio = "-" if figure.ratio is None else f"{figure.ratio:.3g} x {figure.floor_name}"
     measured = f"{shown(figure.value)} {figure.unit}"
-    return figure.row, figure.what, target, measured, VERDICT[figure.met], ratio
+    cpu = ", ".join(f"{name} {shown(value)}" for name, value in figure.cpu_us.items()) or "-"
+    return figure.row, figure.what, target, measured, VERDICT[figure.met], ratio, cpu
 
 
 def plain(figures: Sequence[Figure]) -> str:

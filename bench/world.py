@@ -12,7 +12,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,8 @@ class Place:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """Makes task-queue keys (no two alike, by their number) and pilots. `shares` of the groups. `wish`: the Requirements of
-    a task queue, None for none; without it no job has any.
+    a task queue, None for none; without it no job has any. `room`: each queue has so many times the cores and memory for
+    which its pilots ask in a load of claims.
     """
 
     name: str
@@ -79,16 +80,20 @@ class Workload:
     pilot: Callable[[random.Random], Place]
     shares: Mapping[str, GroupShare]
     wish: Callable[[random.Random, TaskQueueKey], dict[str, Any] | None] | None = None
+    room: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How large a world is. `rows` of the jobs wait as rows of their own, the others in arrays."""
+    """How large a world is. `rows` of the jobs wait as rows of their own, the others in arrays. `alike`: the pilots
+    at each of the places of `pilots`.
+    """
 
     queues: int = 10_000
     jobs: int = 1_000_000
     rows: int = 100_000
     pilots: int = 64
+    alike: int = 1
     seed: int = 7
 
     def __str__(self) -> str:
@@ -100,7 +105,8 @@ def make_key(rng: random.Random, number: int) -> TaskQueueKey:
     """One task queue of the large grid; `number` keeps keys apart."""
     group = min(int(rng.paretovariate(0.6)) - 1, GROUPS - 1)
     owner = int(rng.paretovariate(0.8)) % 20
-    sites = () if rng.random() < 0.4 else rng.sample(range(SITES), rng.choice([1, 1, 3, 20, 300, 500]))
+    count = 0 if rng.random() < 0.4 else rng.choice([1, 1, 3, 20, 300, 500])
+    sites = rng.sample(range(SITES), min(count, SITES))
     platforms = () if rng.random() < 0.3 else rng.sample(range(PLATFORMS), 17)
     tags = rng.choices(range(TAGS), TAG_WEIGHTS, k=rng.choice([1, 1, 2, 3]))
     return TaskQueueKey(
@@ -150,9 +156,17 @@ GRID = Workload(name="grid", vo=VO, key=make_key, pilot=make_place, shares=grid_
 WISHES = replace(GRID, name="wishes", wish=make_wish)
 
 
+def queue_offers(seed: int = 13) -> dict[tuple[str, str], dict[str, Any]]:
+    """What the queues of the large grid have, by site and queue."""
+    rng = random.Random(seed)
+    return {
+        (f"site{number:04}", queue): make_offer(rng) for number in range(SITES) for queue in ("long", "short")
+    }
+
+
 def resources(workload: Workload, seed: int = 13, *, backend: str = "manual") -> str:
     """The large grid as a configuration of resources, in TOML."""
-    rng, more = random.Random(seed), random.Random(seed + 1)
+    offers, more = queue_offers(seed), random.Random(seed + 1)
     lines = [pool_world.TYPES] if workload.wish else []
     for number in range(SITES):
         site = f'site."site{number:04}"'
@@ -160,13 +174,13 @@ def resources(workload: Workload, seed: int = 13, *, backend: str = "manual") ->
         lines += [f'Region = "r{number % pool_world.REGIONS}"'] if workload.wish else []
         lines += [f'[{site}.ce."ce"]', f'Backend = "{backend}"']
         for queue in ("long", "short"):
-            has = make_offer(rng)
+            has = offers[f"site{number:04}", queue]
             lines += [
                 f"[{site}.ce.ce.queue.{queue}]",
                 f'Platform = "{has["platforms"][0]}"',
                 f"Tag = {json.dumps(has['tags'])}",
-                f"NumberOfProcessors = {has['cores']}",
-                f"MaxRAM = {has['memory_mb']}",
+                f"NumberOfProcessors = {has['cores'] * workload.room}",
+                f"MaxRAM = {has['memory_mb'] * workload.room}",
                 f"CPUTime = {has['norm_cpu_seconds']}",
                 pool_world.parameters(more) if workload.wish else "",
             ]
@@ -250,26 +264,37 @@ def build(data: Path, size: Size, workload: Workload = GRID) -> dict[str, Any]:
         )
         commands += [Submit(writer.live, prepared(key, alike, pools=new))] if alike else []
     writer.apply_all(commands)
-    tokens = _pilots(writer, size.pilots, rng, workload)
+    places = [workload.pilot(rng) for _ in range(size.pilots)] * size.alike
+    tokens = _pilots(writer, places)
     groups = tuple(workload.shares)
     add = Change(add_account, "bench", workload.vo, groups, admin=True)
     admin = writer.apply([add, Change(issue_token, "bench", SCOPES, seconds=None)])[1]
     writer.db.close()
     found = {"pilots": tokens, "admin": admin}
     (data / "tokens.json").write_text(json.dumps(found))
-    (data / "pilot.tokens").write_text("".join(f"{token}\n" for token in tokens))
+    if workload.room > 1:
+        (data / "pilot.tokens").write_text("".join(_loaded(places, tokens)))
     return found
 
 
-def _pilots(writer: _Writer, count: int, rng: random.Random, workload: Workload) -> list[str]:
-    places = [workload.pilot(rng) for _ in range(count)]
+def _loaded(places: Sequence[Place], tokens: Sequence[str]) -> Iterator[str]:
+    """Lines for the load of claims: a token, and the cores and MB that are free."""
+    offers = queue_offers()
+    for place, token in zip(places, tokens, strict=True):
+        has = offers[place.site, "long"]
+        yield f"{token} {has['cores']} {has['memory_mb']}\n"
+
+
+def _pilots(writer: _Writer, places: Sequence[Place]) -> list[str]:
     new = [
         NewPilot(stamp=f"bench{n}", vo=place.vo, site=place.site, ce=place.ce, queue="long",
                  request=place.presented(), join_hash=hash_token(f"join-token-{n}"), backend=MANUAL)
         for n, place in enumerate(places)
     ]  # fmt: skip
     writer.apply([Change(prepare_pilots, writer.live, new)])
-    joins = [Change(join_pilot, writer.live, f"join-token-{number}", "nonce", {}) for number in range(count)]
+    joins = [
+        Change(join_pilot, writer.live, f"join-token-{number}", "nonce", {}) for number in range(len(new))
+    ]
     return [joined.token for joined in writer.apply_all(joins)]
 
 

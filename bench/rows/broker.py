@@ -35,7 +35,7 @@ def measure(context: Context) -> list[Figure]:
 
 
 def _cycles(context: Context) -> list[Figure]:
-    part = 10 if context.quick else 1
+    part = context.part
     size = f"{SITES // part:,} sites, {REQUESTS // part:,} requests, {DIFFERENT // part} different, 30 attributes"
     cold, warm, matched = [], [], 0
     for number in range(context.samples):
@@ -90,7 +90,7 @@ def _check(ads: Mapping[str, SiteAd], outcomes: list[CycleOutcome]) -> int:
 
 def _pairs(context: Context) -> list[Figure]:
     request_text, site_texts = pair_texts(1_000, random.Random(5))
-    rounds = 3 if context.quick else 20
+    rounds = context.less(20, 2)
     request = parse_ad(request_text)
     sites = [parse_ad(text) for text in site_texts]
     side, others = MatchSide(request), [MatchSide(site) for site in sites]

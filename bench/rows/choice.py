@@ -43,7 +43,7 @@ def measure(context: Context) -> list[Figure]:
 
 
 def _figure(context: Context, setting: Setting) -> Figure:
-    queues, churn = setting.queues // 10 if context.quick else setting.queues, setting.churn
+    queues, churn = context.less(setting.queues), context.less(setting.churn, 100)
     samples = [_sample(context, setting, queues, number) for number in range(context.samples)]
     top = best(samples, "choices_per_s")
     extra = ", three in ten with Requirements" if setting.pools else ""

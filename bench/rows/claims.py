@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from bench.oracle import check_answer, eligible
 from bench.server import Server
 from bench.stats import percentile
 from bench.stores import database
-from bench.world import GRID, WISHES, Workload
+from bench.world import GRID, WISHES, Size, Workload
 
 from lodesman.server.store.task_queues import held_queues, queues_with_jobs
 from lodesman.server.writer.pool_map import PoolMap
@@ -27,31 +28,13 @@ CONNECTIONS, MANY = 64, 50
 BUSY_S = "20000"  # until the last payload of each pilot ends
 CHECKED = 16
 ROOM = FreeResources(64, UNLIMITED, UNLIMITED)
-# Its pilots never report and would be full at once. What they hold is counted at its full cost and not applied; the last
-# HELD to 2 * HELD attempts are kept, as many as a pilot may have at a time.
-NEVER_FULL = """
-from lodesman.server.writer.claim import Claim
-from lodesman.server.writer.live import _LivePilots
-
-HELD = 4
-allowed, hold = Claim._allowed, _LivePilots.hold
-
-
-def allow_all(claim):
-    allowed(claim)
-    return (), claim.count, 1 << 40
-
-
-def hold_some(pilots, tx, pilot_id, attempt, key, place, **how):
-    hold(pilots, tx, pilot_id, attempt, key, place, **how)
-    held = pilots.held[pilot_id]
-    if len(held) > 2 * HELD:
-        for old in list(held)[:HELD]:
-            del held[old]
-
-
-Claim._allowed, _LivePilots.hold = allow_all, hold_some
-"""
+# They never report what they claimed: each offers more than it claims in a measurement, so that none is full and each holds
+# a few jobs. They ask for what fits their places, or for CORES_OF_MANY.
+ALIKE = 160
+JOBS = 1_000_000
+CORES_OF_MANY = 1_000
+ROOMY = replace(GRID, name="roomy", room=10_000)
+ROOMY_WISHES = replace(WISHES, name="roomy-wishes", room=10_000)
 
 
 def in_process(context: Context) -> list[Figure]:
@@ -59,7 +42,7 @@ def in_process(context: Context) -> list[Figure]:
     size = context.size()
     figures = []
     for clients, full in ((64, 100_000), (1, 20_000)):
-        claims = full // 10 if context.quick else full
+        claims = context.less(full)
         samples = [_engine_sample(context, claims, clients, number) for number in range(context.samples)]
         top = best(samples, "rate")
         figures.append(
@@ -93,18 +76,31 @@ def _engine_sample(context: Context, claims: int, clients: int, number: int) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class _Sample:
+class ClaimSample:
+    """Claims over HTTP in one run."""
+
     load: Load
     jobs: int
     cores: dict[str, float]
+    cpu_us: dict[str, float]
     checked: int
     warm_rate: float
 
+    @property
+    def rate(self) -> float:
+        """Claims a second."""
+        return round(self.load.rate)
+
+    @property
+    def jobs_rate(self) -> float:
+        """Jobs a second."""
+        return round(self.jobs / self.load.seconds)
+
     def as_dict(self) -> dict[str, Any]:
-        """For choosing and for JSON."""
+        """For JSON."""
         load = self.load
         return {
-            "rate": round(load.rate), "jobs_per_s": round(self.jobs / load.seconds), "p50_ms": load.p50_ms,
+            "rate": self.rate, "jobs_per_s": self.jobs_rate, "p50_ms": load.p50_ms,
             "p99_ms": load.p99_ms, "failed": load.failed, "warm_up_rate": round(self.warm_rate),
             "wrk_cores": round(load.cpu_seconds / load.seconds, 2), "checked": self.checked, **self.cores,
         }  # fmt: skip
@@ -112,78 +108,74 @@ class _Sample:
 
 def over_http(context: Context) -> list[Figure]:
     """One job each, and 50 each; the rate, and the 99th percentile of the answers."""
-    size = context.size()
     one = [claims_of_one(context, number) for number in range(context.samples)]
-    top = best(one, "rate")
-    many = [_http_sample(context, MANY, number).as_dict() for number in range(context.samples)]
-    most = best(many, "jobs_per_s")
-    wishes = _http_sample(context, 1, 0, WISHES).as_dict()
-    packed = _http_sample(context, 1, 0, last_end_s=BUSY_S).as_dict()
-    shared: dict[str, Any] = {"size": str(size), "floor_name": "bare HTTP"}
+    top = max(one, key=lambda sample: sample.rate)
+    many = [_sample(context, number, count=MANY) for number in range(context.samples)]
+    most = max(many, key=lambda sample: sample.jobs_rate)
+    wishes = _sample(context, 0, workload=ROOMY_WISHES)
+    packed = _sample(context, 0, last_end_s=BUSY_S)
+    size = str(_size(context))
+    shared: dict[str, Any] = {"size": size, "floor_name": "bare HTTP", "floor": context.floors.http}
     return [
         Figure(row="claims-http", what="durable claims over HTTP, 64 connections, one job each", unit="/s",
-               value=top["rate"], target=8_000, floor=context.floors.http, samples=[s["rate"] for s in one],
-               details=top, **shared),
+               value=top.rate, target=8_000, samples=[s.rate for s in one], cpu_us=top.cpu_us, details=top.as_dict(),
+               **shared),
         Figure(row="claims-http-p99", what="99 % of these claims are answered within", unit="ms",
-               value=min(s["p99_ms"] for s in one), target=20, less=True, samples=[s["p99_ms"] for s in one],
-               details={"p50_ms": top["p50_ms"]}, size=str(size)),
-        Figure(row="claims-50", what="jobs claimed when a request asks for 50", unit="jobs/s",
-               value=most["jobs_per_s"], target=30_000, floor=context.floors.http,
-               samples=[s["jobs_per_s"] for s in many], details=most, **shared),
+               value=min(s.load.p99_ms for s in one), target=20, less=True, samples=[s.load.p99_ms for s in one],
+               details={"p50_ms": top.load.p50_ms}, size=size),
+        Figure(row="claims-50", what="jobs claimed when a request asks for 50", unit="jobs/s", value=most.jobs_rate,
+               target=30_000, samples=[s.jobs_rate for s in many], cpu_us=most.cpu_us, details=most.as_dict(), **shared),
         Figure(row="claims-http-wishes", what="claims as above, three task queues in ten with Requirements", unit="/s",
-               value=wishes["rate"], floor=context.floors.http, details=wishes, **shared),
+               value=wishes.rate, cpu_us=wishes.cpu_us, details=wishes.as_dict(), **shared),
         Figure(row="claims-http-packed", what="claims as above, packed into pilots that run other jobs", unit="/s",
-               value=packed["rate"], floor=context.floors.http, details=packed, **shared),
+               value=packed.rate, cpu_us=packed.cpu_us, details=packed.as_dict(), **shared),
     ]  # fmt: skip
 
 
 def claims_of_one(
     context: Context, number: int, begin: Callable[[Server], object] | None = None
-) -> dict[str, Any]:
-    """One sample over HTTP, one job each; `rate` is its claims a second. `begin` is done before them."""
-    return _http_sample(context, 1, number, begin=begin).as_dict()
+) -> ClaimSample:
+    """One run over HTTP, one job each. `begin` is done before it."""
+    return _sample(context, number, begin=begin)
 
 
-def _http_sample(
+def _size(context: Context) -> Size:
+    """With enough jobs for a load of any length: members of arrays cost nothing."""
+    return replace(context.size(alike=context.less(ALIKE, 16)), jobs=JOBS)
+
+
+def _sample(
     context: Context,
-    count: int,
     number: int,
-    workload: Workload = GRID,
-    begin: Callable[[Server], object] | None = None,
     *,
+    count: int = 1,
+    workload: Workload = ROOMY,
+    begin: Callable[[Server], object] | None = None,
     last_end_s: str = "",
-) -> _Sample:
-    data = context.world(context.size(), workload)
+) -> ClaimSample:
+    data = context.world(_size(context), workload)
+    load = partial(
+        wrk, script="claim.lua", connections=CONNECTIONS, tokens=str(data / "pilot.tokens"), count=str(count),
+        cores=str(CORES_OF_MANY) if count > 1 else "", last_end=last_end_s,
+    )  # fmt: skip
     try:
-        with context.server(data, workload=workload, prelude=NEVER_FULL) as server:
+        with context.server(data, workload=workload) as server:
             server.wait_for_calm()
             if begin is not None:
                 begin(server)
-            warm = _load(
-                server, data, context.warm_seconds, count=count, seed=f"warm{number}", last_end_s=last_end_s
-            )
+            warm = load(server.url, seconds=context.warm_seconds, seed=f"warm{number}")
             before = server.counters()
             meter = server.meter()
-            load = _load(
-                server, data, context.seconds, count=count, seed=f"run{number}", last_end_s=last_end_s
-            )
-            cores = meter.read(wrk=load.cpu_seconds)
+            measured = load(server.url, seconds=context.seconds, seed=f"run{number}")
+            cores = meter.read(wrk=measured.cpu_seconds)
             after = server.counters()
             # With limits a pilot may get nothing although a job fits it.
             asked = after["claims_total"] - before["claims_total"]
+            jobs = after["claimed_jobs_total"] - before["claimed_jobs_total"]
             checked = 0 if begin is not None else check_over_http(context, server, data, asked)
-            return _Sample(
-                load, after["claimed_jobs_total"] - before["claimed_jobs_total"], cores, checked, warm.rate
-            )
+            return ClaimSample(measured, jobs, cores, meter.cpu_us(jobs), checked, warm.rate)
     finally:
         context.drop(data)
-
-
-def _load(server: Server, data: Path, seconds: float, *, count: int, seed: str, last_end_s: str) -> Load:
-    return wrk(
-        server.url, "claim.lua", seconds=seconds, connections=CONNECTIONS,
-        tokens=str(data / "pilot.tokens"), count=str(count), seed=seed, last_end=last_end_s,
-    )  # fmt: skip
 
 
 def check_over_http(context: Context, server: Server, data: Path, asked: int) -> int:

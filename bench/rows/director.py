@@ -44,17 +44,17 @@ OPTIONS = {"totalThreadsInPool": 1_000_000}
 
 def measure(context: Context) -> list[Figure]:
     """CPU seconds without writing: the hot process stores the decision and the pilots."""
-    size = context.size(rows=0, pilots=PILOTS // 10 if context.quick else PILOTS)
+    size = context.size(rows=0, pilots=context.less(PILOTS))
     data = context.world(size)
-    ticks = _Ticks(data)
+    ticks, rounds = _Ticks(data), context.less(ROUNDS, 2)
     try:
-        first, *others = [ticks.measure() for _ in range(1 + ROUNDS)]
+        first, *others = [ticks.measure() for _ in range(1 + rounds)]
         last = ticks.last
         # Turn by turn, so that what else the machine does changes both. As in the server, what is there before is not
         # searched for garbage: the benchmark has more of it.
         gc.collect()
         gc.freeze()
-        pairs = [(ticks.measure(), ticks.measure(gates=True)) for _ in range(1 + 2 * ROUNDS)][1:]
+        pairs = [(ticks.measure(), ticks.measure(gates=True)) for _ in range(1 + 2 * rounds)][1:]
     finally:
         gc.unfreeze()
         ticks.close()

@@ -23,16 +23,16 @@ SURE = 0.001  # a probability under this counts as a fault
 ENOUGH = 1_000_000  # jobs in each task queue: none runs dry
 
 
-def measure(_context: Context) -> list[Figure]:
+def measure(context: Context) -> list[Figure]:
     """The probability that chance alone explains the distance, for each number of groups."""
-    figures = []
+    figures, choices = [], context.less(CHOICES)
     for groups, packed in product(NUMBERS_OF_GROUPS, (False, True)):
-        test, parts = starts(groups, seed=groups, choices=CHOICES, packed=packed)
+        test, parts = starts(groups, seed=groups, choices=choices, packed=packed)
         statistic, freedom, chance = test.result()
         figures.append(
             Figure(
                 row=f"fairness-{groups}{'-packed' * packed}",
-                what=f"{CHOICES:,} claims, {groups} groups{', packed' * packed}: chance explains the distance",
+                what=f"{choices:,} claims, {groups} groups{', packed' * packed}: chance explains the distance",
                 unit="probability", value=max(chance, 1e-12), target=SURE,
                 size=f"{groups * QUEUES_OF_A_GROUP} task queues, {KINDS} kinds of pilots",
                 details={"chi_square": statistic, "freedom": freedom, "kinds_that_see_all": parts,

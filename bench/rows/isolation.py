@@ -32,7 +32,8 @@ def measure(context: Context) -> list[Figure]:
     programs = Path(tempfile.mkdtemp(dir=context.home))
     programs.chmod(0o755)
     account = "nobody" if os.geteuid() == 0 else ""
-    found = find_isolation(Wishes(data=home, run_as=account, python=sys.executable), make_account=False)
+    wishes = Wishes(data=home, run_as=account, python=sys.executable, shown=(programs,))
+    found = find_isolation(wishes, make_account=False)
     if not found.namespaces:
         raise LoadFault(f"no pilot can be isolated here: {found.fault}")
     kinds = {
@@ -40,7 +41,7 @@ def measure(context: Context) -> list[Figure]:
         for name, isolation in (("isolated", found), ("plain", Isolation()))
     }
     times: dict[str, list[float]] = {name: [] for name in kinds}
-    for number in range(10 if context.quick else 100):
+    for number in range(context.less(100)):
         for name, backend in kinds.items():
             times[name].append(_one(backend, f"p{number}"))
     isolated, plain = (1e3 * percentile(times[name], 50) for name in kinds)

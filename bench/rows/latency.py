@@ -51,7 +51,7 @@ def measure(context: Context) -> list[Figure]:
     (folder / "data").mkdir()
     with server:
         token = (folder / "data" / "admin.token").read_text().strip()
-        jobs = 20 if context.quick else 200
+        jobs = context.less(200)
         times = _all(server, token, jobs)
     starts, ends = ([1e3 * one for one in of] for of in zip(*times, strict=True))
     shared: dict[str, Any] = {

@@ -25,28 +25,35 @@ from lodesman.server.main.process import keep_what_was_loaded
 from lodesman.server.writer.bookings import Attempt, Bookings, Hold
 
 QUEUES, LIVE, HOSTS = 10_000, 10_000, 500
-RATIO, CHOICES, HELD_MS = 0.85, 50_000, 50.0
+RATIO, CPU_RATIO, CHOICES, HELD_MS = 0.85, 1.08, 50_000, 50.0
 SLICE = 64
 WHAT = f"{limit_world.SETS * limit_world.RULES:,} rules in {limit_world.SETS} sets, {limit_world.FULL} buckets full"
 
 
 def measure(context: Context) -> list[Figure]:
-    """The three figures; each run without rules beside the one with them."""
-    return [_over_http(context), _choice(context), _change(context)]
+    """The figures; each run without rules beside the one with them."""
+    return [*_over_http(context), _choice(context), _change(context)]
 
 
-def _over_http(context: Context) -> Figure:
+def _over_http(context: Context) -> list[Figure]:
     free, limited = [], []
     for number in range(context.samples):
-        free.append(claims_of_one(context, number)["rate"])
-        limited.append(
-            claims_of_one(context, number, begin=lambda server: _add_rules(context, server))["rate"]
-        )
-    ratios = [with_rules / without for with_rules, without in zip(limited, free, strict=True)]
-    return Figure(
-        row="limits-http", what=f"durable claims over HTTP with {WHAT}, against none", unit="x", value=median(ratios),
-        target=RATIO, samples=ratios, size=str(context.size()), details={"without": free, "with": limited},
-    )  # fmt: skip
+        free.append(claims_of_one(context, number))
+        limited.append(claims_of_one(context, number, begin=lambda server: _add_rules(context, server)))
+    pairs = list(zip(limited, free, strict=True))
+    rates = [ruled.rate / bare.rate for ruled, bare in pairs]
+    cpu = [ruled.cpu_us["hot"] / bare.cpu_us["hot"] for ruled, bare in pairs]
+    return [
+        Figure(
+            row="limits-http", what=f"durable claims over HTTP with {WHAT}, against none", unit="x", value=median(rates),
+            target=RATIO, samples=rates, size=str(context.size()), cpu_us=limited[0].cpu_us,
+            details={"without": [one.as_dict() for one in free], "with": [one.as_dict() for one in limited]},
+        ),
+        Figure(
+            row="limits-http-cpu", what="CPU time of the hot process for each of these claims, against none", unit="x",
+            value=median(cpu), target=CPU_RATIO, less=True, samples=cpu, details={"without": free[0].cpu_us},
+        ),
+    ]  # fmt: skip
 
 
 def _add_rules(context: Context, server: Server) -> None:
@@ -57,7 +64,8 @@ def _add_rules(context: Context, server: Server) -> None:
 class _Choices:
     """The choice under load; for each job that it takes an older one ends."""
 
-    def __init__(self, queues: int, *, limited: bool) -> None:
+    def __init__(self, queues: int, live: int, *, limited: bool) -> None:
+        self.most_live = live
         self.load = Run(queues=queues, churn=0, groups=50, seed=7, pools=False)
         self.index = self.load.matcher.index
         self.live: deque[tuple[TaskQueueKey, RunPlace]] = deque()
@@ -84,12 +92,12 @@ class _Choices:
             if not self.index.waiting(tq_id):
                 self.index.add_waiting(tq_id, 100, now=0.0)
             self.live.append((self.index.key(tq_id), RunPlace(request.site, request.ce, request.queue, host)))
-        if len(self.live) > LIVE:
+        if len(self.live) > self.most_live:
             self.index.limits.give(*self.live.popleft())
 
     def rate(self, seconds: float) -> float:
         """Choices a second, after as many as fill the caches."""
-        for _ in range(2 * max(LIVE, KINDS)):
+        for _ in range(2 * max(self.most_live, KINDS)):
             self.choose()
         gc.collect()
         gc.freeze()
@@ -102,11 +110,11 @@ class _Choices:
 
 
 def _choice(context: Context) -> Figure:
-    queues = QUEUES // 10 if context.quick else QUEUES
+    queues, live = context.less(QUEUES), context.less(LIVE)
     free, limited = [], []
     for _ in range(context.samples):
-        free.append(_Choices(queues, limited=False).rate(context.seconds))
-        limited.append(_Choices(queues, limited=True).rate(context.seconds))
+        free.append(_Choices(queues, live, limited=False).rate(context.seconds))
+        limited.append(_Choices(queues, live, limited=True).rate(context.seconds))
     return Figure(
         row="limits-choice", what=f"in-memory choice with {WHAT}; a job ends for each", unit="/s", value=max(limited),
         target=CHOICES, samples=limited, size=f"{queues:,} task queues", details={"without": free},
@@ -114,10 +122,11 @@ def _choice(context: Context) -> Figure:
 
 
 def _change(context: Context) -> Figure:
-    world = _Choices(QUEUES // 10 if context.quick else QUEUES, limited=False)
+    attempts = context.less(LIVE)
+    world = _Choices(context.less(QUEUES), attempts, limited=False)
     rng, keys = random.Random(3), [key for _, key, _ in world.index.queues()]
     live: dict[int, dict[Attempt, Hold]] = {}
-    for number in range(LIVE):
+    for number in range(attempts):
         place = RunPlace(f"LCG.Site{number % 1_000:04}.org", "ce1", "long", f"n{number % HOSTS}")
         live[number] = {(number, 1): (1, 0, rng.choice(keys), place)}
     bookings = Bookings(world.index, live)
@@ -135,8 +144,9 @@ def _change(context: Context) -> Figure:
     gc.unfreeze()
     gc.set_threshold(*thresholds)
     return Figure(
-        row="limits-change", what=f"the writer is held at most, as all rules change with {LIVE:,} live attempts", unit="ms",
-        value=min(held), target=HELD_MS, less=True, samples=held, size=f"{len(keys):,} task queues",
+        row="limits-change", unit="ms", value=min(held),
+        what=f"the writer is held at most, as all rules change with {attempts:,} live attempts",
+        target=HELD_MS, less=True, samples=held, size=f"{len(keys):,} task queues",
         details={"whole_ms": min(whole)},
     )  # fmt: skip
 

@@ -26,7 +26,7 @@ TARGET = 0.9
 
 def measure(context: Context) -> list[Figure]:
     """The waste with packing as a part of that without."""
-    seeds = range(2 if context.quick else SEEDS)
+    seeds = range(context.less(SEEDS))
     packed, drawn = ([drain(seed, packs=packs) for seed in seeds] for packs in (True, False))
     parts = [one.waste / other.waste for one, other in zip(packed, drawn, strict=True)]
     return [

@@ -18,7 +18,7 @@ OURS, BEFORE, HYPERQUEUE = "ours", "before", "HyperQueue"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A row. `ratio`: to reach, against HyperQueue. With --quick a tenth of the jobs."""
+    """A row. `ratio`: to reach, against HyperQueue."""
 
     row: str
     what: str
@@ -33,7 +33,7 @@ class Kind:
 
     def measure(self, context: Context) -> list[Figure]:
         """Its figures."""
-        work = replace(self.work, jobs=self.work.jobs // 10) if context.quick else self.work
+        work = replace(self.work, jobs=context.less(self.work.jobs, 2))
         return rated(self, _in_turn(context, self.fleet, work), context.floors.spawns)
 
 
@@ -118,7 +118,7 @@ def _cpu(kind: Kind, runs: Sequence[Run], size: str) -> list[Figure]:
 def measure_mixed(context: Context) -> list[Figure]:
     """Short and long jobs in one array: what the last ones wait for."""
     shortest, longest = MIXED_SECONDS
-    jobs = MIXED_JOBS // 10 if context.quick else MIXED_JOBS
+    jobs = context.less(MIXED_JOBS, 8)
     durations = mixed(jobs, 5, shortest=shortest, longest=longest)
     work = Work(jobs=jobs, program="/bin/sleep", arguments="%s", values=[str(one) for one in durations])
     runs = _in_turn(context, MIXED_FLEET, work, peers=False)

@@ -27,10 +27,10 @@ def measure(context: Context) -> list[Figure]:
         context.say("peer: DIRAC was not given (--dirac FOLDER); only our side is measured")
     else:
         context.say("peer: DIRAC's side")
-        peer = dirac.measure(context.dirac, context.home, quick=context.quick)
+        peer = dirac.measure(context.dirac, context.home, part=context.part)
         context.say(f"peer: DIRAC claims/s by processes: {peer.rates}; our side")
-    jobs, queues = (peer.jobs, peer.queues) if peer else (dirac.JOBS, dirac.QUEUES)
-    size = Size(jobs=jobs, queues=queues, rows=jobs, pilots=PILOTS)
+    jobs, queues = (peer.jobs, peer.queues) if peer else map(context.less, (dirac.JOBS, dirac.QUEUES))
+    size = Size(jobs=jobs, queues=queues, rows=jobs, pilots=context.less(PILOTS))
     return [_against(context, size, clients, peer) for clients in (MANY, ONE)]
 
 
@@ -57,10 +57,9 @@ def _against(context: Context, size: Size, clients: int, peer: dirac.Peer | None
 def _sample(context: Context, size: Size, clients: int, number: int) -> dict[str, Any]:
     data = context.world(size, PEER)
     engine = Engine(data, shares=PEER.shares, seed=number)
-    claims = int(size.jobs * CONSUMED)
-    claims = claims // 10 if context.quick else claims
     try:
-        engine.run(PILOTS, clients=clients)
+        engine.run(size.pilots, clients=clients)
+        claims = int(size.jobs * CONSUMED)
         meter = Meter()
         seconds = engine.run(claims, clients=clients)
         return {

@@ -27,7 +27,7 @@ def measure(context: Context) -> list[Figure]:
     for number in range(context.samples):
         for workers in WORKERS:
             theirs.setdefault(workers, []).append(_drained(context, number, workers))
-        ours.append(claims_of_one(context, number)["rate"])
+        ours.append(claims_of_one(context, number).rate)
     best = max(theirs, key=lambda workers: max(theirs[workers]))
     rate = max(theirs[best])
     return [
@@ -46,7 +46,7 @@ def _drained(context: Context, number: int, workers: int) -> float:
     data = context.home / f"pgqueuer-{number}-{workers}"
     data.mkdir()
     context.postgresql.make(data)
-    jobs = JOBS // 10 if context.quick else JOBS
+    jobs = context.less(JOBS)
     command = [str(context.pgqueuer), str(DRAIN), address(data), str(jobs), str(workers)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=RUN_SECONDS)
     if done.returncode:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 from bench.context import Context
@@ -37,14 +38,15 @@ def _sample(context: Context) -> dict[str, float]:
     size = context.size(queues=200, jobs=1_000_000, rows=200, pilots=200)
     data = context.world(size)
     tokens = context.tokens(data)["pilots"]
-    jobs = 1_000 if context.quick else 10_000
+    jobs = context.less(10_000)
     try:
         with context.server(data) as server:
             server.wait_for_calm()
-            played = play(Connection(server.port), tokens)
-            for _ in range(SETTLE):
-                next(played)
-            return _steady(server, played, jobs)
+            with closing(Connection(server.port)) as connection:
+                played = play(connection, tokens)
+                for _ in range(SETTLE):
+                    next(played)
+                return _steady(server, played, jobs)
     finally:
         context.drop(data)
 

@@ -40,14 +40,15 @@ INSERT = "INSERT INTO submit_pool_bits (id, vo, requirements, queues, created_at
 def measure(context: Context) -> list[Figure]:
     """Evaluation by masks, checked pair by pair; the swap at the writer; a set of 200 keys."""
     policy = Policy(load_resources([("queues.toml", resources())]))
-    pools = list(make_pools(POOLS // 10 if context.quick else POOLS, policy.config.types))
+    pools = list(make_pools(context.less(POOLS, CHECKED), policy.config.types))
     queues = len(policy.vo_config(VO).table.queues)
     samples = [_evaluate(policy, pools) for _ in range(ROUNDS)]
     masks = evaluate(policy, pools)
     checked = _check(policy, pools, masks)
     written = _write(context.home / "pools.db", policy, pools)
     long_set = _long_set()
-    expressions, of_expressions = _expressions()
+    count = context.less(EXPRESSIONS, CHECKED)
+    expressions, of_expressions = _expressions(context, count)
     size = f"{len(pools):,} sets of Requirements, {queues:,} queues"
     mean = sum(mask.bit_count() for mask in masks.values()) / len(masks)
     details = {"queues_per_set": mean, "pairs_checked": checked}
@@ -61,7 +62,7 @@ def measure(context: Context) -> list[Figure]:
                size=f"{KEYS} keys, 2,000 queues"),
         Figure(row="pools-expressions", what="expressions read and judged, nothing known before, CPU time", unit="s",
                value=min(expressions), less=True, samples=expressions, details=of_expressions,
-               size=f"{EXPRESSIONS} expressions over 30 attributes, 2,000 queues"),
+               size=f"{count} expressions over 30 attributes, 2,000 queues"),
     ]  # fmt: skip
 
 
@@ -111,12 +112,12 @@ def _write(path: Path, policy: Policy, pools: Sequence[PoolRow]) -> dict[str, fl
     return {"changed": took[0], "unchanged": took[1]}
 
 
-def _expressions() -> tuple[list[float], dict[str, float]]:
+def _expressions(context: Context, count: int) -> tuple[list[float], dict[str, float]]:
     """Seconds of CPU time by round, and what was checked."""
     samples, text = [], attributes()
-    for _ in range(EXPRESSION_ROUNDS):
+    for _ in range(context.less(EXPRESSION_ROUNDS)):
         policy = Policy(load_resources([("attributes.toml", text)]))
-        pools = list(make_expressions(EXPRESSIONS, policy.config.types))
+        pools = list(make_expressions(count, policy.config.types))
         expression_of.cache_clear()
         policy.vo_config(VO)
         samples.append(_evaluate(policy, pools))

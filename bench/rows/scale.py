@@ -9,7 +9,7 @@ import time
 from contextlib import ExitStack
 from typing import Any
 
-from bench.context import Context
+from bench.context import FULL, Context
 from bench.engine import Engine
 from bench.figures import Figure
 from bench.generator import Connection, encode
@@ -31,7 +31,7 @@ def _claims(context: Context, large: Size, small: Size) -> list[Figure]:
     """Both worlds are open at once and measured in turn, so that changes of the machine affect both."""
     folders = [context.world(large), context.world(small)]
     engines = [Engine(data, shares=GRID.shares, seed=3) for data in folders]
-    warm, claims = (500, 500) if context.quick else (4_000, 4_000)
+    warm, claims = (context.less(4_000), context.less(4_000, 100))
     found: dict[str, list[float]] = {}
     try:
         for engine in engines:
@@ -103,7 +103,7 @@ def many_queues(context: Context) -> list[Figure]:
 
 def idle_pilots(context: Context) -> list[Figure]:
     """What pilots cost that wait for jobs, each on its own connection: CPU of both processes, memory of each pilot."""
-    pilots = 1_000 if context.quick else 10_000
+    pilots = context.less(10_000)
     size = context.size(queues=1, jobs=0, rows=0, pilots=pilots)
     data = context.world(size)
     tokens = context.tokens(data)["pilots"]
@@ -128,10 +128,11 @@ def idle_pilots(context: Context) -> list[Figure]:
 
 def _idle(server: Server, context: Context) -> dict[str, Any]:
     """Memory after a settled minute, and the CPU of the next one in percent of a core."""
-    seconds = 5.0 if context.quick else 60.0
+    seconds = 60.0 if context.part == FULL else context.seconds
     time.sleep(seconds)
     meter = server.meter()
     time.sleep(seconds)
     used = meter.read()
-    return server.memory_mb() | {f"{name}_percent": 100 * used[f"{key}_cores"] for name, key in
-                                 (("hot", "server"), ("background", "background"))}  # fmt: skip
+    return server.memory_mb() | {
+        f"{name}_percent": 100 * used[f"{name}_cores"] for name in ("hot", "background")
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ MILLION = 1_000_000
 
 def single(context: Context) -> list[Figure]:
     """One job in each request, 64 connections."""
-    samples = []
+    samples: list[dict[str, Any]] = []
     for number in range(context.samples):
         data = context.world(context.size())
         token = context.tokens(data)["admin"]
@@ -33,14 +33,22 @@ def single(context: Context) -> list[Figure]:
             stored = server.counters()["submitted_jobs_total"] - before
             if load.failed or stored < load.requests:
                 raise LoadFault(f"{load.failed} refused, {stored} stored of {load.requests}")
-            samples.append({"rate": round(load.rate), "p50_ms": load.p50_ms, "p99_ms": load.p99_ms, **cores})
+            samples.append(
+                {
+                    "rate": round(load.rate),
+                    "p50_ms": load.p50_ms,
+                    "p99_ms": load.p99_ms,
+                    **cores,
+                    "cpu_us": meter.cpu_us(stored),
+                }
+            )
         context.drop(data)
     top = best(samples, "rate")
     return [
         Figure(
             row="submit-single", what="single submissions over HTTP, 64 connections", unit="/s", value=top["rate"],
             target=3_000, floor_name="bare HTTP", floor=context.floors.http, size=str(context.size()),
-            samples=[one["rate"] for one in samples], details=top,
+            samples=[one["rate"] for one in samples], cpu_us=top.pop("cpu_us"), details=top,
         )
     ]  # fmt: skip
 
@@ -59,18 +67,22 @@ class _Kind:
 
 
 def _kinds(context: Context) -> list[_Kind]:
-    part = 10 if context.quick else 1
-    many, json_jobs, texts = MILLION // part, 200_000 // part, 40_000 // part
+    many, json_jobs, texts = (context.less(jobs) for jobs in (MILLION, 200_000, 40_000))
     return [
         _Kind(row="bulk-values", what=f"bulk: one description, {many:,} listed values", unit="members/s", target=200_000,
               batches=lambda: [bodies.values_record(many)], jobs=many, connections=1),
         _Kind(row="bulk-values-jdl", what=f"the same in JDL, {many // 2:,} listed values", unit="members/s", target=None,
               batches=lambda: [bodies.values_jdl(many // 2)], jobs=many // 2, connections=1),
         _Kind(row="bulk-json", what="bulk: distinct JSON jobs, 10,000 in a batch", unit="jobs/s", target=40_000,
-              batches=lambda: [bodies.json_batch(k, 10_000) for k in range(0, json_jobs, 10_000)], jobs=json_jobs),
+              batches=lambda: list(_batches(bodies.json_batch, json_jobs, 10_000)), jobs=json_jobs),
         _Kind(row="bulk-jdl", what="bulk: distinct JDL texts, 1,000 in a batch", unit="jobs/s", target=5_000,
-              batches=lambda: [bodies.jdl_batch(k, 1_000) for k in range(0, texts, 1_000)], jobs=texts),
+              batches=lambda: list(_batches(bodies.jdl_batch, texts, 1_000)), jobs=texts),
     ]  # fmt: skip
+
+
+def _batches(make: Callable[[int, int], bytes], jobs: int, most: int) -> Iterator[bytes]:
+    for first in range(0, jobs, most):
+        yield make(first, min(most, jobs - first))
 
 
 def bulk(context: Context) -> list[Figure]:
@@ -96,7 +108,7 @@ def _bulk(context: Context, kind: _Kind) -> Figure:
         row=kind.row, what=kind.what, unit=kind.unit, value=top["rate"], target=kind.target,
         floor_name="SQLite commits", floor=context.floors.sqlite_commits,
         size=f"{kind.jobs:,} in {len(batches)} bodies of {len(batches[0]):,} bytes; {context.size()}",
-        samples=[one["rate"] for one in samples], details=top,
+        samples=[one["rate"] for one in samples], cpu_us=top.pop("cpu_us"), details=top,
     )  # fmt: skip
 
 
@@ -121,6 +133,7 @@ def _bulk_sample(server: Server, kind: _Kind, requests: list[bytes]) -> dict[str
     return {
         "rate": round(kind.jobs / out.seconds), "seconds": out.seconds,
         "slowest_answer_s": max(out.latencies), "connections": kind.connections, **server.memory_mb(), **cores,
+        "cpu_us": meter.cpu_us(stored),
     }  # fmt: skip
 
 
@@ -135,7 +148,9 @@ def arrays(context: Context) -> list[Figure]:
         for members in (1, MILLION):
             request = encode("POST", "/v1/jobs", token, bodies.array(members))
             replay(server.port, [request] * 10)
-            out = replay(server.port, [request] * (20 if context.quick else 100), check=_counts(members))
+            meter, times = server.meter(), context.less(100, 2)
+            out = replay(server.port, [request] * times, check=_counts(members))
+            meter.read()
             if out.failures:
                 raise LoadFault(f"array of {members}: {out.failures[0]}")
             p50, p99 = (1e3 * percentile(out.latencies, q) for q in (50, 99))
@@ -143,7 +158,7 @@ def arrays(context: Context) -> list[Figure]:
                 Figure(
                     row=f"array-{members}", what=f"one array of {members:,} member{'s' * (members > 1)} alike, p99",
                     unit="ms", value=p99, target=50, less=True, floor_name="SQLite commits",
-                    floor=1e3 / context.floors.sqlite_commits, size=str(context.size()),
+                    floor=1e3 / context.floors.sqlite_commits, size=str(context.size()), cpu_us=meter.cpu_us(times),
                     details={"p50_ms": p50, "worst_ms": 1e3 * max(out.latencies)},
                 )
             )  # fmt: skip

@@ -23,8 +23,8 @@ LOSSES = [field.name for field in fields(Losses)]
 
 def measure(context: Context) -> list[Figure]:
     """CPU seconds of one thread, and ratios of lost core-hours: the worst of the seeds counts."""
-    jobs = candidates(random.Random(7), JOBS)
-    means = [_means(seed, NODES // 10 if context.quick else NODES) for seed in range(1, SEEDS + 1)]
+    jobs = candidates(random.Random(7), context.less(JOBS, 4_000))
+    means = [_means(seed, context.less(NODES)) for seed in range(1, context.less(SEEDS) + 1)]
     details = {name: [one[name] / HOUR for one in means] for name in LOSSES}
     kept = {
         "killed": [one["kills"] / one["youngest"] for one in means],
@@ -62,7 +62,7 @@ def _timed(
     name = "" if priority == TIEBREAK else f"{priority}-"
     return Figure(
         row=f"vacate-{name}{cores}", unit="s", value=min(samples), target=target, less=True, samples=samples,
-        what=f"plan of {cores:,} cores out of {JOBS:,} jobs, priority {priority}",
+        what=f"plan of {cores:,} cores out of {len(jobs):,} jobs, priority {priority}",
     )  # fmt: skip
 
 

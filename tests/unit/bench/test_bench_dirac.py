@@ -67,7 +67,7 @@ def test_a_report_without_one_process_is_refused():
 
 
 def test_the_harness_is_run_and_its_server_stopped(harness, tmp_path):
-    found = measure(harness, tmp_path, quick=False)
+    found = measure(harness, tmp_path, part=1)
     assert found.same_run
     start, run, stop = calls(harness)
     assert (start, stop) == ("./servers.sh start", "./servers.sh stop")
@@ -78,19 +78,19 @@ def test_the_harness_is_run_and_its_server_stopped(harness, tmp_path):
 
 
 def test_in_a_hurry_the_peer_measures_little(harness, tmp_path):
-    measure(harness, tmp_path, quick=True)
+    measure(harness, tmp_path, part=10)
     assert "--jobs 10000 --tqs 1000" in calls(harness)[1]
 
 
 def test_a_harness_that_fails_is_reported_and_its_server_stopped(harness, tmp_path):
     (harness / "servers.sh").write_text('#!/bin/sh\necho "$0 $*" >> calls\n')
     with pytest.raises(ValueError, match=r"bench_match.py .* ended with 3: no server"):
-        measure(harness, tmp_path, quick=True)
+        measure(harness, tmp_path, part=10)
     assert calls(harness)[-1] == "./servers.sh stop"
 
 
 def test_a_report_from_before_is_no_measurement_of_the_same_run(harness, tmp_path):
-    assert not measure(harness / "report.json", tmp_path, quick=False).same_run
+    assert not measure(harness / "report.json", tmp_path, part=1).same_run
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def context(tmp_path):
     class Floors:
         sqlite_commits = 1_000.0
 
-    return Context(home=tmp_path, quick=True, samples=1, floors=Floors(), say=lambda text: None)
+    return Context(home=tmp_path, part=1, samples=1, floors=Floors(), say=lambda text: None)
 
 
 @pytest.mark.slow

@@ -24,7 +24,10 @@ def context(tmp_path, monkeypatch):
         world.build(tmp_path / "world", size)
         return tmp_path / "world"
 
-    return SimpleNamespace(quick=True, size=lambda **_: SMALL, world=build, drop=lambda _: None)
+    return SimpleNamespace(
+        less=lambda full, least=1: max(full // 10, min(full, least)), size=lambda **_: SMALL, world=build,
+        drop=lambda _: None,
+    )  # fmt: skip
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ RATE = Figure(
     target=8_000,
     floor_name="commits",
     floor=4_500,
+    cpu_us={"hot": 105.2, "background": 1.5},
 )
 LATE = Figure(row="p99", what="99 % within", unit="ms", value=25.0, target=20, less=True)
 BARE = Figure(row="why", what="why", unit="ms", value=3.25)
@@ -59,7 +60,10 @@ def test_numbers_show_the_digits_that_mean_something(value, text):
 
 def test_the_table_says_no_where_a_target_is_missed():
     lines = plain([RATE, LATE, BARE]).splitlines()
-    assert re.search(r"^claims +claims <a second> +>= 8,000 /s +9,000 /s +yes +2 x commits$", lines[2])
+    assert re.search(
+        r"^claims +claims <a second> +>= 8,000 /s +9,000 /s +yes +2 x commits +hot 105, background 1\.50$",
+        lines[2],
+    )
     assert " NO " in lines[3]
     assert cells(BARE)[2] == "-"
     assert missed([RATE, LATE, BARE]) == [LATE]
@@ -68,7 +72,7 @@ def test_the_table_says_no_where_a_target_is_missed():
 def test_markdown_has_one_row_for_each_figure():
     lines = markdown([RATE, LATE]).splitlines()
     assert len(lines) == 4
-    assert {line.count("|") for line in lines} == {7}
+    assert {line.count("|") for line in lines} == {8}
 
 
 def test_the_target_is_in_the_middle_and_the_ends_are_clipped():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from bench import hq
-from bench.context import Context
+from bench.context import QUICK, Context
 from bench.floors import Floors
 from bench.generator import LoadFault
 from bench.machine import process_cpu
@@ -38,7 +38,7 @@ def figures(runs):
 @pytest.fixture
 def context(tmp_path):
     floors = Floors(fdatasync=1.0, sqlite_commits=1.0, spawns=500.0, http=None)
-    return Context(home=tmp_path, quick=True, samples=2, floors=floors, say=lambda text: None)
+    return Context(home=tmp_path, part=QUICK, samples=2, floors=floors, say=lambda text: None)
 
 
 def test_an_array_of_jobs_alike_is_one_description():

@@ -23,7 +23,7 @@ def context(tmp_path, monkeypatch):
     monkeypatch.setattr(pools, "many_keys", partial(pool_world.many_keys, sites=20))
     monkeypatch.setattr(pools, "attributes", partial(pool_world.attributes, sites=20))
     monkeypatch.setattr(pools, "EXPRESSIONS", 50)
-    return SimpleNamespace(quick=True, home=tmp_path)
+    return SimpleNamespace(less=lambda full, least=1: max(full // 10, min(full, least)), home=tmp_path)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from bench import suite
-from bench.context import Context
+from bench.context import QUICK, Context
 from bench.engine import Engine
 from bench.figures import Figure
 from bench.second import on_postgresql
@@ -21,7 +21,7 @@ LATE = Figure(row="claims-http-p99", what="99 % within", unit="ms", value=20, ta
 
 @pytest.fixture
 def context(tmp_path):
-    return Context(home=tmp_path, quick=True, samples=1, floors=None, say=lambda text: None)
+    return Context(home=tmp_path, part=QUICK, samples=1, floors=None, say=lambda text: None)
 
 
 def test_the_second_store_has_targets_of_its_own_and_a_part_of_the_first_to_reach():
@@ -36,7 +36,7 @@ def test_alone_the_second_store_is_held_against_nothing():
 
 
 def test_each_row_is_measured_on_both_stores_before_the_next(context, tmp_path, monkeypatch):
-    second = Context(home=tmp_path, quick=True, samples=1, floors=None, say=context.say, postgresql=object())
+    second = Context(home=tmp_path, part=QUICK, samples=1, floors=None, say=context.say, postgresql=object())
     measured = []
     for row in ("claims-http", "why", "choice"):
         monkeypatch.setitem(
