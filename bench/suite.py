@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from bench import floors, machine
+from bench import against, floors, machine
 from bench.context import FULL, QUICK, SMOKE, Context
 from bench.figures import Figure
 from bench.generator import LoadFault, NoGenerator, need_wrk
@@ -132,6 +132,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--home", type=Path, help="folder for databases, on the disk to measure (default: temporary)"
     )
+    parser.add_argument(
+        "--against",
+        metavar="COMMIT",
+        help="play each row here and at that commit in turn, each by its own benchmark",
+    )
+    parser.add_argument("--turns", type=int, default=3, help="of --against (3)")
     parser.add_argument("--prelude", default="", help="Python that the server runs first, for experiments")
     parser.add_argument(
         "--server-core", type=int, help="pin the server's processes to this core (default: free)"
@@ -145,6 +151,8 @@ def main(arguments: list[str] | None = None) -> int:
     # As Ctrl-C does: servers under test end with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     rows = given.only or list(ROWS)
+    if given.against:
+        return _play_against(given, rows)
     part = SMOKE if given.smoke else QUICK if given.quick else FULL
     lacking = _lacking_wrk(rows)
     rows_there = [row for row in rows if row not in lacking]
@@ -173,6 +181,19 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"Rows that failed: {', '.join(faulty)}.")
         return FAILED
     return NO_GENERATOR if lacking else 0
+
+
+def _play_against(given: argparse.Namespace, rows: list[str]) -> int:
+    options = [f"--{name}" for name in ("quick", "smoke") if getattr(given, name)]
+    try:
+        with against.checkout(given.against, given.home) as (that, data):
+            failed = against.play(rows, given.turns, options, that, data)
+    except ValueError as fault:
+        print(fault)
+        return FAILED
+    if failed:
+        print(f"Rows that failed: {', '.join(failed)}.")
+    return FAILED if failed else 0
 
 
 def _lacking_wrk(rows: list[str]) -> list[str]:
