@@ -255,7 +255,8 @@ def test_limits_of_the_director():
 
 
 def test_metrics(tmp_path):
-    from lodesman.server.http.health import UpkeepFigures, database_metrics, render_metrics  # noqa: PLC0415  # heavy to import
+    from lodesman.server.http.health import UpkeepFigures  # noqa: PLC0415  # heavy to import, as the next
+    from lodesman.server.http.metrics import database_metrics, render_metrics  # noqa: PLC0415
 
     hot = dict.fromkeys(HotMetrics.__struct_fields__, 1.0)
     db = SqliteDatabase(tmp_path / "lode.db").writer()

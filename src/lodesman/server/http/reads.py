@@ -20,8 +20,8 @@ from lodesman.server.http import jobs as job_calls
 from lodesman.server.http import pilots as pilot_calls
 from lodesman.server.http.auth import authenticate, own_vo, reach_of, sees_all, vo_administered, vo_of
 from lodesman.server.http.dispatch import Dispatcher, Request, pattern_of, serves
-from lodesman.server.http.health import database_metrics, render_metrics
 from lodesman.server.http.job_lists import numbers, words
+from lodesman.server.http.metrics import database_metrics, render_metrics
 from lodesman.server.http.openapi import described, document
 from lodesman.server.http.read_side import ReadSide
 from lodesman.server.http.wire import (
