@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -23,7 +23,6 @@ from lodesman.languages.jobs import JobSpec
 from lodesman.languages.jobs.selection import SelectionTooDear
 from lodesman.server.http.auth import may_touch, sees_all
 from lodesman.server.http.dispatch import Request, serves
-from lodesman.server.http.read_side import ReadSide
 from lodesman.server.http.wire import Disconnected, Receive, gone
 from lodesman.server.live.core import Core
 from lodesman.server.live.principals import reads_as
@@ -49,6 +48,9 @@ from lodesman.wire.call import Nothing, encode
 from lodesman.wire.job_queries import ControlBody, ControlQuery, ReadersBody, SubmissionAt, SubmissionReaders
 from lodesman.wire.jsv import VerifyBody, VerifyResult
 from lodesman.wire.requests import JobAt, SubmitBody
+
+if TYPE_CHECKING:
+    from lodesman.server.http.read_side import ReadSide
 
 # Bytes of a submission, of what its classes give and of what the JSV made of it, above which its checks could keep all
 # others waiting for more than 50 ms.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -11,7 +11,6 @@ from lodesman.base.errors import Conflict, Forbidden, InvalidRequest, NotFound, 
 from lodesman.decide.resources import NodePath
 from lodesman.server.http.auth import own_vo, vo_of
 from lodesman.server.http.dispatch import Request, serves
-from lodesman.server.http.read_side import ReadSide
 from lodesman.server.http.wire import origin_of
 from lodesman.server.live.core import Core
 from lodesman.server.live.pilots import follow_reports, let_join, let_leave, take_heartbeat
@@ -31,6 +30,9 @@ from lodesman.wire.call import Nothing
 from lodesman.wire.nodes import QueueId, utc
 from lodesman.wire.pilots import MadePilot, PilotFiles, PilotFilesBody
 from lodesman.wire.task_queues import PoolsOfQueues, ServedQueue
+
+if TYPE_CHECKING:
+    from lodesman.server.http.read_side import ReadSide
 
 # Of the description of a node.
 _NODE_BYTES, _NODE_DEPTH = 16 << 10, 8

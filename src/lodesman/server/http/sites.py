@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from operator import attrgetter
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import UNSET, structs
 from msgspec.structs import asdict
@@ -15,7 +15,6 @@ from lodesman.decide.broker.ad import SiteAd, read_site_ad
 from lodesman.decide.resources import NodePath, QueueId, gate_modes
 from lodesman.server.http.auth import own_vo
 from lodesman.server.http.dispatch import Request, serves
-from lodesman.server.http.read_side import ReadSide
 from lodesman.server.http.wire import origin_of, page_after
 from lodesman.server.live.core import Core
 from lodesman.server.live.pilots import close_and_drain
@@ -43,6 +42,9 @@ from lodesman.wire.requests import AllQuery, CloseSiteBody, OpenSiteBody
 from lodesman.wire.site_ads import AdEntry, AdTaken, GateInFull, SiteAdBody, SiteAds, SiteAt, SiteTokenBody
 from lodesman.wire.site_tests import SiteTest, SiteTestAt, SiteTestBody
 from lodesman.wire.vocabulary import Waking
+
+if TYPE_CHECKING:
+    from lodesman.server.http.read_side import ReadSide
 
 
 @serves(calls.SITE_TOKEN)

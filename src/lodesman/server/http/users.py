@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import asdict, replace
 
@@ -13,7 +13,6 @@ from lodesman.base.errors import (
 )
 from lodesman.server.http.auth import authorise, own_vo, reach_of, sees_all, vo_administered
 from lodesman.server.http.dispatch import Request, serves
-from lodesman.server.http.read_side import ReadSide
 from lodesman.server.live.core import Core
 from lodesman.server.live.rules import use_policy, use_shares
 from lodesman.server.store.accounts import RevokedTokens, group_changes, list_users
@@ -43,6 +42,9 @@ from lodesman.wire.accounts import AccountBody, AuditAction, DisableBody, Princi
 from lodesman.wire.call import Nothing
 from lodesman.wire.groups import GroupAt, GroupInFull, GroupRow, GroupRows, GroupShareBody, GroupUsersBody
 from lodesman.wire.nodes import utc
+
+if TYPE_CHECKING:
+    from lodesman.server.http.read_side import ReadSide
 
 _DAY_SECONDS: Final = 86_400
 # Letters of the names in an entry of the audit trail.
