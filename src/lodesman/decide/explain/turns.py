@@ -6,7 +6,7 @@ starts within a minute if its CE queue has a free slot, or pilots like it waited
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from itertools import accumulate, chain
 from math import ceil
@@ -204,7 +204,7 @@ class Contest:
         self._waiting = [row for row in waiting if row[0] not in apart]
         self._sharing, self._where = sharing, where
         self._beside: dict[str, dict[int, Contest]] = {}
-        self.jobs: dict[str, Counter[str]] = {}
+        self.jobs: defaultdict[str, Counter[str]] = defaultdict(Counter)
         """The waiting jobs of each group, by VO."""
         # (VO, group) -> owner -> rank, and the weight of its task queues so far.
         self._owners: dict[tuple[str, str], dict[str, tuple[int, float]]] = {}
@@ -215,7 +215,7 @@ class Contest:
         # Groups that compete -> group -> its part, and those of the groups before it.
         self._parts: dict[frozenset[str], dict[str, tuple[float, float]]] = {}
         for tq_id, key, jobs in self._waiting:
-            self.jobs.setdefault(key.vo, Counter())[key.group] += jobs
+            self.jobs[key.vo][key.group] += jobs
             owners, owner = self._owners.setdefault((key.vo, key.group), {}), self._owner(key)
             rank, before = owners.get(owner, (len(owners), 0.0))
             self._own[tq_id] = before, jobs
