@@ -301,3 +301,28 @@ def test_the_reconciler_mends_what_limits_count(admin):
     assert used(admin) == {("RunningLimit/JobType/Merge", "North", "running jobs"): ("1", "1", True, 1)}
     assert admin.claim(pilot) == []
     assert admin.post(inner_calls.CHECK_LIMITS, Nothing()).wrong_limits == 0
+
+
+def test_why_of_a_job_asks_the_hot_process_only_while_there_are_limits(admin):
+    asked, ask, job = [], admin.side.ask_hot, admin.submitted(USER)
+
+    async def noted(call, body):
+        asked.append(call)
+        return await ask(call, body)
+
+    def asks():
+        asked.clear()
+        assert admin.get(f"/v1/jobs/{job}/why")["verdict"] == "not now"
+        return asked == [inner_calls.LIMITED]
+
+    admin.side.ask_hot = noted
+    assert not asks()
+    configure(admin, RUNNING)
+    assert asks()
+    configure(admin, "")
+    assert not asks()
+    text = "{\n name n\n enabled TRUE\n limit to slots=100\n}\n"
+    assert admin.call("POST", "/v1/quotas", {"text": text}, token="admin").status == 200
+    assert asks()
+    assert admin.call("POST", "/v1/quotas/remove", {"names": ["n"]}, token="admin").status == 200
+    assert not asks()

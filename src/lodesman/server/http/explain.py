@@ -41,6 +41,7 @@ from lodesman.server.reads.quotas import JobsBehind, plan_quotas
 from lodesman.server.reads.rehearsal import plan_director, plan_gates
 from lodesman.server.reads.sites import GateReader, exact_node, find_node
 from lodesman.server.store.accounts import groups_by_user
+from lodesman.server.store.quotas import has_quotas
 from lodesman.server.store.read.pilots import pilots_in_short
 from lodesman.server.store.read.why import pilot_facts, pilots_of_queue
 from lodesman.server.writer.groups import know_shares
@@ -80,7 +81,8 @@ async def _job_why(side: ReadSide, request: Request[asks.JobInQueue, Nothing]) -
     job, path = side.job(request.query.job, request.who, for_vo_admins=True), request.query.queue
     queue = _named_queue(side, request.who, path, "queue") if path else None
     limits = LimitAnswer()
-    if job.state is JobState.WAITING:
+    # Rules are stored with the commit from which they hold: without any there is nothing to ask the hot process for.
+    if job.state is JobState.WAITING and (side.policy.config.limits or has_quotas(side.db)):
         queues = _explainer(side).eligible(job.task_queue)
         limits = await _limits(side, request.who, limits_at(queues, side.watches, task_queue=job.task_queue))
     return replace(_explainer(side), limits=lambda *_: limits).job(job, queue)

@@ -29,6 +29,11 @@ def quota_sets(db: Reader) -> list[StoredQuotas]:
     return [StoredQuotas(*row) for row in db.execute(_ALL)]
 
 
+def has_quotas(db: Reader) -> bool:
+    """Whether there is any set."""
+    return db.execute("SELECT 1 FROM quota_set LIMIT 1").fetchone() is not None
+
+
 def put_quotas(tx: Transaction, name: str, text: str, by: str) -> None:
     """Store a set; a changed one keeps its place."""
     tx.write(_PUT, (name, text, tx.now, by), rows=ONE)
