@@ -101,27 +101,25 @@ class View:
     def mask(self, group: GroupIndex, numbers: Sequence[int], shut: ShutSlots = NONE_SHUT) -> int:
         """The slots that the resource may draw from now."""
         number, left = group.number, group.open
-        closed = shut[number]
-        if closed:
-            left &= ~closed
-        arrived, of_numbers, fits = self._fits[number]
+        arrived, of_numbers, mask = self._fits[number]
         if arrived == group.arrived and of_numbers == numbers:
-            return fits & left
-        if self._seen[number] == group.arrived:
+            mask &= left
+        elif self._seen[number] == group.arrived:
             mask = self._masks[number]
-            if not mask & left:
-                return 0
-            fits = group.narrow_numbers(mask, numbers)
-            self._fits[number] = group.arrived, numbers, fits
-            return fits & left
-        # A node too small for anything must not pay for task queues that come and go.
-        mask = group.narrow_numbers(left, numbers)
-        if mask:
-            missed = group.arrived - self._seen[number]
-            self._masks[number] = group.catch_up(self._masks[number], missed, self._where)
-            self._seen[number] = group.arrived
-            mask &= self._masks[number]
-        return mask
+            if mask & left:
+                mask = group.narrow_numbers(mask, numbers)
+                self._fits[number] = group.arrived, numbers, mask
+            mask &= left
+        else:
+            # A node too small for anything must not pay for task queues that come and go.
+            mask = group.narrow_numbers(left, numbers)
+            if mask:
+                missed = group.arrived - self._seen[number]
+                self._masks[number] = group.catch_up(self._masks[number], missed, self._where)
+                self._seen[number] = group.arrived
+                mask &= self._masks[number]
+        # Last, since most groups have nothing for the resource.
+        return mask ^ (mask & shut[number]) if mask else 0
 
     def find_slots(self, group: GroupIndex, numbers: Sequence[int], shut: ShutSlots) -> EligibleSlots:
         """The same, remembered while nothing opens, closes or arrives."""
