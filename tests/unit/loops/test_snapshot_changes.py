@@ -184,6 +184,18 @@ def test_without_a_change_nothing_is_read_or_made_anew(world):
     assert (keeper.contest, keeper.version) == (contest, version)
 
 
+def test_no_request_waits_for_a_change_that_is_dear_since_the_last_look_found_none(world):
+    world.submit()
+    keeper = SnapshotKeeper(world.base.db)
+    keeper.refresh(1_000.0)
+    keeper._changed_cost = COST
+    keeper.refresh(1_060.0)
+    assert not keeper.is_cheap
+    world.submit()
+    keeper.refresh(1_120.0)
+    assert keeper.is_cheap
+
+
 def test_a_counter_that_was_repaired_is_seen_within_a_minute(world):
     """No mark changes with it."""
     world.submit()

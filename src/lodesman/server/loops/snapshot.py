@@ -148,7 +148,7 @@ class SnapshotKeeper:
         self._competing: tuple[object, ...] = ()  # what the contest was made of
         self._marks: Marks | None = None  # as of the last refresh
         self._contents: tuple[object, ...] = ()  # what `version` stands for
-        self._cost = 0.0
+        self._cost = self._changed_cost = 0.0  # of the last refresh, and of the last that found a change
         self._refreshing = Lock()
 
     def refresh(self, now: float, *, rest: float = 1.0) -> None:
@@ -184,10 +184,10 @@ class SnapshotKeeper:
                 with left.item("SubmitPools"):
                     self.pools = self._known_pools.look()
             contents = marks, self.task_queues.version, self.pilots.version, snapshot.iteration, self.pools
-            if contents != self._contents:
-                self.version, self._contents = self.version + 1, contents
             self._vo_slots, self.snapshot, self._marks = {}, snapshot, marks
             self._cost = time.thread_time() - begun
+            if contents != self._contents:
+                self.version, self._contents, self._changed_cost = self.version + 1, contents, self._cost
             self.at = now
         finally:
             self._refreshing.release()
@@ -280,4 +280,4 @@ class SnapshotKeeper:
     @property
     def is_cheap(self) -> bool:
         """Whether a request may wait for a refresh."""
-        return self._cost < _CHEAP_SECONDS
+        return self._changed_cost < _CHEAP_SECONDS
