@@ -13,6 +13,7 @@ from bench.context import FULL, Context
 from bench.engine import Engine
 from bench.figures import Figure
 from bench.generator import Connection, encode
+from bench.machine import process_cpu
 from bench.server import Server
 from bench.stats import median, percentile
 from bench.world import GRID, Size
@@ -130,9 +131,13 @@ def _idle(server: Server, context: Context) -> dict[str, Any]:
     """Memory after a settled minute, and the CPU of the next one in percent of a core."""
     seconds = 60.0 if context.part == FULL else context.seconds
     time.sleep(seconds)
-    meter = server.meter()
+    background = server.background()
+    processes = {"hot": server.pid} | ({"background": background} if background else {})
+    before = {name: process_cpu(pid) for name, pid in processes.items()}
+    begun = time.perf_counter()
     time.sleep(seconds)
-    used = meter.read()
-    return server.memory_mb() | {
-        f"{name}_percent": 100 * used[f"{name}_cores"] for name in ("hot", "background")
+    took = time.perf_counter() - begun
+    used = {
+        f"{name}_percent": 100 * (process_cpu(pid) - before[name]) / took for name, pid in processes.items()
     }
+    return {"hot_percent": 0.0, "background_percent": 0.0, **server.memory_mb(), **used}
