@@ -21,8 +21,8 @@ FULL, QUICK, SMOKE = 1, 10, 100
 @dataclass(slots=True)
 class Context:
     """One run of the benchmark on one kind of database. `part`: all sizes are divided by it. `dirac`: the harness of the
-    peer, or a report of it. `pgqueuer`, `hyperqueue`: a Python that has it. `before`: a checkout of the commit to compare
-    with. `postgresql`: where worlds are stored, if not in files.
+    peer, or a report of it. `pgqueuer`, `hyperqueue`: a Python that has it. `postgresql`: where worlds are stored, if not
+    in files.
     """
 
     home: Path
@@ -33,7 +33,6 @@ class Context:
     dirac: Path | None = None
     pgqueuer: Path | None = None
     hyperqueue: Path | None = None
-    before: Path | None = None
     postgresql: PostgresServer | None = None
     prelude: str = ""
     server_core: int | None = None

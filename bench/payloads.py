@@ -96,8 +96,8 @@ class Site:
 
     @classmethod
     @contextmanager
-    def started(cls, context: Context, fleet: Fleet, source: Path | None = None) -> Iterator[Site]:
-        """In a folder of its own. `source`: the folder `src` of another commit, which runs instead."""
+    def started(cls, context: Context, fleet: Fleet) -> Iterator[Site]:
+        """In a folder of its own."""
         folder = context.home / "site"
         (folder / "data").mkdir(parents=True)
         file = folder / "site.toml"
@@ -107,9 +107,7 @@ class Site:
             "director.PrivatePilotFraction": 0, "pilots.idle_seconds": 600, "pilots.stop_at_exit": True,
             "pilots.python": sys.executable,
         }  # fmt: skip
-        server = Server(
-            folder / "data", resources=file, settings=settings, prelude=context.prelude, source=source
-        )
+        server = Server(folder / "data", resources=file, settings=settings, prelude=context.prelude)
         try:
             with server:
                 site = cls(server, (folder / "data" / "admin.token").read_text().strip())

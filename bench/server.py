@@ -38,7 +38,7 @@ class Server:
 
     def __init__(
         self, data: Path, *, resources: Path | None = None, settings: Mapping[str, Any] | None = None,
-        prelude: str = "", cores: Sequence[int] = (), source: Path | None = None,
+        prelude: str = "", cores: Sequence[int] = (),
     ) -> None:  # fmt: skip
         self.data = data
         self.port = free_port()
@@ -55,8 +55,7 @@ class Server:
         self._arguments = [
             w for name, value in chosen.items() for w in ("--set", f"{name}={json.dumps(value)}")
         ]
-        # `source`: where the package is, if not that of this tree.
-        self._paths = [*([str(source)] if source else []), *(path for path in sys.path if path)]
+        self._paths = [path for path in sys.path if path]
         if prelude.strip():
             # Each process of the server runs it, the background process too.
             folder = data.parent / "prelude"

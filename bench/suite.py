@@ -126,10 +126,6 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         help="a Python that has hyperqueue, for the rows payloads",
     )
     parser.add_argument(
-        "--before", type=Path, metavar="FOLDER",
-        help="a checkout of another commit of this program, which the rows payloads measure in turn",
-    )  # fmt: skip
-    parser.add_argument(
         "--home", type=Path, help="folder for databases, on the disk to measure (default: temporary)"
     )
     parser.add_argument(
@@ -168,7 +164,6 @@ def main(arguments: list[str] | None = None) -> int:
             dirac=given.dirac,
             pgqueuer=given.pgqueuer,
             hyperqueue=given.hyperqueue,
-            before=given.before and given.before.absolute(),
             prelude=given.prelude,
             server_core=given.server_core,
         )

@@ -1,4 +1,4 @@
-"""Whole jobs through real pilots of this machine, beside HyperQueue and beside another commit, in turn."""
+"""Whole jobs through real pilots of this machine, beside HyperQueue, in turn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.stats import median
 
 SERVER_CPU_MS = 0.5  # for each job
 ONE_PILOT = Fleet()
-OURS, BEFORE, HYPERQUEUE = "ours", "before", "HyperQueue"
+OURS, HYPERQUEUE = "ours", "HyperQueue"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +60,8 @@ def _in_turn(context: Context, fleet: Fleet, work: Work, *, peers: bool = True) 
     if peers and context.hyperqueue is None:
         context.say("payloads: HyperQueue was not given (--hyperqueue PYTHON)")
     for _ in range(context.samples):
-        for side, source in ((OURS, None), (BEFORE, context.before and context.before / "src")):
-            if side == OURS or source:
-                with Site.started(context, fleet, source) as site:
-                    runs.setdefault(side, []).append(site.run(work))
+        with Site.started(context, fleet) as site:
+            runs.setdefault(OURS, []).append(site.run(work))
         if peers and context.hyperqueue is not None:
             found = hq.run(context.hyperqueue, context.home, fleet, work)
             runs.setdefault(HYPERQUEUE, []).append(found)
@@ -71,7 +69,7 @@ def _in_turn(context: Context, fleet: Fleet, work: Work, *, peers: bool = True) 
 
 
 def rated(kind: Kind, runs: Mapping[str, Sequence[Run]], spawns: float) -> list[Figure]:
-    """Jobs a second, CPU time of each process, and the ratios to the other sides. Pure."""
+    """Jobs a second, CPU time of each process, and the ratio to HyperQueue. Pure."""
     ours = runs[OURS]
     top = max(ours, key=lambda run: run.rate)
     size = f"{top.jobs:,} jobs, {kind.fleet}"
@@ -80,21 +78,20 @@ def rated(kind: Kind, runs: Mapping[str, Sequence[Run]], spawns: float) -> list[
         Figure(
             row=kind.row, what=f"{kind.what} through {kind.fleet}{alone}", unit="jobs/s", value=top.rate, size=size,
             floor_name="spawn", floor=spawns, samples=[run.rate for run in ours], details=top.cpu_ms(),
+            cpu_us={name: 1e3 * top.cpu_ms()[name] for name in ("hot", "background")},
         )
     ]  # fmt: skip
-    for side, name in ((HYPERQUEUE, "hyperqueue"), (BEFORE, "before")):
-        if side in runs:
-            found.append(_ratio(kind, runs, side, name))
+    if HYPERQUEUE in runs:
+        found.append(_ratio(kind, runs))
     return found + _cpu(kind, ours, size)
 
 
-def _ratio(kind: Kind, runs: Mapping[str, Sequence[Run]], side: str, name: str) -> Figure:
-    pairs = [mine.rate / theirs.rate for mine, theirs in zip(runs[OURS], runs[side], strict=True)]
-    best = max(runs[side], key=lambda run: run.rate)
-    of = "HyperQueue" if side == HYPERQUEUE else "the commit before"
+def _ratio(kind: Kind, runs: Mapping[str, Sequence[Run]]) -> Figure:
+    pairs = [mine.rate / theirs.rate for mine, theirs in zip(runs[OURS], runs[HYPERQUEUE], strict=True)]
+    best = max(runs[HYPERQUEUE], key=lambda run: run.rate)
     return Figure(
-        row=f"{kind.row}-{name}", what=f"against {of} ({best.rate:,.0f} jobs/s), in turn", unit="x", value=median(pairs),
-        target=kind.ratio if side == HYPERQUEUE else None, samples=pairs, details=best.cpu_ms(),
+        row=f"{kind.row}-hyperqueue", what=f"against HyperQueue ({best.rate:,.0f} jobs/s), in turn", unit="x",
+        value=median(pairs), target=kind.ratio, samples=pairs, details=best.cpu_ms(),
     )  # fmt: skip
 
 
@@ -122,26 +119,15 @@ def measure_mixed(context: Context) -> list[Figure]:
     durations = mixed(jobs, 5, shortest=shortest, longest=longest)
     work = Work(jobs=jobs, program="/bin/sleep", arguments="%s", values=[str(one) for one in durations])
     runs = _in_turn(context, MIXED_FLEET, work, peers=False)
-    return makespans(runs, least_makespan(durations, MIXED_FLEET.pilots * MIXED_FLEET.slots))
+    return [makespan(runs[OURS], least_makespan(durations, MIXED_FLEET.pilots * MIXED_FLEET.slots))]
 
 
-def makespans(runs: Mapping[str, Sequence[Run]], least: float) -> list[Figure]:
-    """Makespans against the least one, and against those of the commit before. Pure."""
+def makespan(runs: Sequence[Run], least: float) -> Figure:
+    """The makespan against the least one. Pure."""
     shortest, longest = MIXED_SECONDS
-    over = [run.seconds / least for run in runs[OURS]]
-    found = [
-        Figure(
-            row="payloads-mixed", unit="x", value=min(over), less=True, samples=over,
-            what=f"makespan of jobs of {shortest} s to {longest:.0f} s through {MIXED_FLEET}, against no loss at all",
-            details={"least_s": least, "seconds": [run.seconds for run in runs[OURS]]},
-        )
-    ]  # fmt: skip
-    if BEFORE in runs:
-        pairs = [ours.seconds / theirs.seconds for ours, theirs in zip(runs[OURS], runs[BEFORE], strict=True)]
-        found.append(
-            Figure(
-                row="payloads-mixed-before", what="its makespan against that of the commit before, in turn", unit="x",
-                value=median(pairs), target=1.02, less=True, samples=pairs,
-            )
-        )  # fmt: skip
-    return found
+    over = [run.seconds / least for run in runs]
+    return Figure(
+        row="payloads-mixed", unit="x", value=min(over), less=True, samples=over,
+        what=f"makespan of jobs of {shortest} s to {longest:.0f} s through {MIXED_FLEET}, against no loss at all",
+        details={"least_s": least, "seconds": [run.seconds for run in runs]},
+    )  # fmt: skip

@@ -16,7 +16,7 @@ from bench.generator import LoadFault
 from bench.machine import process_cpu
 from bench.payloads import Fleet, Run, Work, least_makespan, mixed
 from bench.rows import payloads
-from bench.rows.payloads import BEFORE, HYPERQUEUE, KINDS, OURS, makespans, rated
+from bench.rows.payloads import HYPERQUEUE, KINDS, OURS, makespan, rated
 
 CPU = {"hot": 1.5, "background": 1.0, "pilot": 3.0, "children": 2.0}
 TASKS = """
@@ -75,11 +75,10 @@ def test_time_of_the_server_for_longer_jobs_has_no_target():
 
 def test_the_ratio_is_that_of_runs_that_followed_one_another():
     theirs = [Run(jobs=1_000, seconds=seconds, cpu_seconds={}) for seconds in (1.0, 4.0, 2.0)]
-    found = figures({OURS: [run(2.0), run(2.0), run(2.0)], HYPERQUEUE: theirs, BEFORE: [run(3.0)] * 3})
+    found = figures({OURS: [run(2.0), run(2.0), run(2.0)], HYPERQUEUE: theirs})
     ratio = found["payloads-hyperqueue"]
     assert (list(ratio.samples), ratio.value, ratio.target) == ([0.5, 2.0, 1.0], 1.0, 0.9)
     assert "1,000 jobs/s" in ratio.what
-    assert (found["payloads-before"].value, found["payloads-before"].target) == (1.5, None)
     assert "not given" not in found["payloads"].what
 
 
@@ -88,8 +87,8 @@ def test_each_side_runs_in_turn(context, monkeypatch):
 
     class Site:
         @classmethod
-        def started(cls, _context, fleet, source):
-            sides.append(source or "ours")
+        def started(cls, _context, fleet):
+            sides.append("ours")
             return cls()
 
         def __enter__(self):
@@ -104,10 +103,9 @@ def test_each_side_runs_in_turn(context, monkeypatch):
 
     monkeypatch.setattr(payloads, "Site", Site)
     monkeypatch.setattr(hq, "run", lambda *_: sides.append("hq") or run(1.0))
-    context.before = context.home / "old"
     context.hyperqueue = context.home / "python"
     KINDS["payloads"].measure(context)
-    assert sides == ["ours", context.home / "old" / "src", "hq"] * 2
+    assert sides == ["ours", "hq"] * 2
 
 
 def test_hyperqueue_runs_the_same_jobs_on_a_worker_for_each_pilot(context, monkeypatch):
@@ -138,11 +136,9 @@ def test_the_least_makespan_fills_the_first_free_slot():
     assert least_makespan([5.0, 1.0, 1.0], 8) == 5.0
 
 
-def test_makespans_are_held_against_no_loss_and_the_commit_before():
-    own, before = makespans({OURS: [run(12.0), run(11.0)], BEFORE: [run(12.0), run(10.0)]}, 10.0)
+def test_makespans_are_held_against_no_loss():
+    own = makespan([run(12.0), run(11.0)], 10.0)
     assert (own.value, own.less) == (1.1, True)
-    assert (before.value, before.target, before.met) == (1.1, 1.02, False)
-    assert len(makespans({OURS: [run(12.0)]}, 10.0)) == 1
 
 
 def test_cpu_of_children_counts_once_they_are_waited_for():
