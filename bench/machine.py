@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,24 @@ def busy_seconds() -> float:
     return (words[0] + words[1] + words[2] + words[5] + words[6]) / TICKS
 
 
+def commit() -> str:
+    """The commit of this tree, with a mark if files of it were changed; '' if that is not known."""
+    with suppress(OSError):
+        words = [
+            "git",
+            "-C",
+            str(Path(__file__).parent),
+            "describe",
+            "--always",
+            "--dirty",
+            "--exclude=*",
+            "--abbrev=8",
+        ]
+        done = subprocess.run(words, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        return done.stdout.strip()
+    return ""
+
+
 def describe() -> dict[str, Any]:
     """The machine, for the head of a report."""
     release = dict(
@@ -52,6 +72,7 @@ def describe() -> dict[str, Any]:
         "system": release.get("PRETTY_NAME", "").strip('"'),
         "kernel": platform.release(),
         "python": platform.python_version(),
+        "commit": commit(),
         "load": [round(one, 2) for one in os.getloadavg()],
     }
 

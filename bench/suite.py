@@ -259,6 +259,9 @@ def _write(given: argparse.Namespace, context: Context, figures: list[Figure], b
     behind = missed(figures)
     print(f"\nTargets missed: {', '.join(figure.row for figure in behind) or 'none'}.")
     about = machine.describe()
+    print(
+        f"Measured on {time.strftime('%d %B %Y', time.gmtime(begun))}, commit {about['commit'] or 'not known'}."
+    )
     if given.json:
         report = {
             "begun": begun, "ended": time.time(), "part": context.part, "machine": about,
