@@ -100,6 +100,7 @@ def test_when_a_job_starts_at_the_rate_of_late(house):
         house.now += 30.0
         house.report(pilot, job)
     (job,) = house.claim(pilot)
+    house.side.fresh()  # what one refresh sees start, the next one sees end
     told = why(house, 30)
     start = told["turn"]["start"]
     assert (start["starts"], start["seconds"]) == (7, 210.0)
@@ -159,6 +160,7 @@ def test_short_jobs_of_before_say_nothing_of_long_ones_that_run_now(house):
         house.now += 10.0
         house.report(pilot, job)
     assert house.claim(pilot)
+    house.side.fresh()  # what one refresh sees start, the next one sees end
     before = why(house, 30)["turn"]["start"]
     assert 150 < before["low_seconds"] < 220 < before["high_seconds"] < 300
     house.now += 80.0

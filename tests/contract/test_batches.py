@@ -23,6 +23,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from msgspec.structs import astuple
 from tests.conftest import at_most
 from tests.contract.conftest import OFFER, House
 
@@ -124,7 +125,9 @@ def memory(house):
         "held": sorted((pilot, name, *one[:2]) for pilot, held in pilots.held.items() for name, one in held.items()),
         "running": sorted(pilots.running), "silent": sorted(pilots.silent), "bound": sorted(pilots.bound.items()),
         "orders": sorted((pilot, sorted(orders.items())) for pilot, orders in pilots.stop_orders.items() if orders),
-        "last claims": sorted((pilot, token, sorted(claimed)) for pilot, (token, claimed) in pilots.last_claims.items()),
+        "last claims": sorted(
+            (pilot, token, sorted(map(astuple, claimed))) for pilot, (token, claimed) in pilots.last_claims.items()
+        ),
         "dependents": (len(house.live.order), len(house.live.order.settling)), "ahead": len(house.live.ahead),
     }  # fmt: skip
 
