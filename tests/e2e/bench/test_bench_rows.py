@@ -17,6 +17,7 @@ from bench.context import SMOKE, Context
 from bench.floors import Floors
 from bench.rows import payloads, pools
 from bench.stores import PostgresServer
+from tests.kits.backend_kit import missing
 
 # Where foreign software is, if it is there.
 PYTHONS = {"pgqueuer": "LODE_BENCH_PGQUEUER"}
@@ -45,7 +46,7 @@ def hold_numbers(figures):
 @pytest.mark.parametrize("row", [row for row in suite.ROWS if row not in PYTHONS])
 def test_a_row_gives_numbers(context, row):
     if row in suite.NEED_WRK and shutil.which("wrk") is None:
-        pytest.skip(f"{row} is left out: wrk is not installed")
+        missing("wrk", f"{row} asks with it: apt-get install wrk")
     hold_numbers(suite.ROWS[row](context))
 
 
